@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What this kernel and machine can do, found by trying it.
+
+Network and BPF are tried in a child with a network and mount namespace of its own: all that is made there
+(a veth pair, a program, a map) goes with the child, and no frame can leave it. The one thing that can outlast
+it is a kernel module that the kernel loads by itself, as a run would make it do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rxbook import RxbookError
+from rxbook.kernel import facts
+
+__all__ = ["NEEDS_ROOT", "NO_COUNTER_WITHOUT_ROOT", "cycle_counter", "perf_version", "probe"]
+
+NEEDS_ROOT = "not tried without root"
+TIMEOUT_S = 20
+
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+PROG_TYPE_XDP, MAP_TYPE_CPUMAP, ATTACH_XDP = 6, 16, 37
+TEST_XDP_LIVE_FRAMES = 1 << 1
+XDP_FLAGS_DRV_MODE = 1 << 2
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
+"""System call numbers by machine: the C library has no wrapper."""
+NO_COUNTER_WITHOUT_ROOT = "not allowed without root"
+NO_COUNTER = {
+    errno.ENOENT: "this machine has none",
+    errno.EOPNOTSUPP: "this machine has none",
+    errno.EACCES: NO_COUNTER_WITHOUT_ROOT,
+    errno.EPERM: NO_COUNTER_WITHOUT_ROOT,
+}
+ENDS = ("rxprobe0", "rxprobe1")
+
+
+def probe() -> dict[str, str]:
+    """Try `live_frames`, `veth`, `native_xdp`, `threaded_napi` and `cpumap`, in this order.
+
+    Returns for each "" where it works, else what went wrong. Takes less than a second.
+    """
+    if os.geteuid() != 0:
+        return dict.fromkeys(PROBES, NEEDS_ROOT)
+    paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-m", __name__]
+    try:
+        child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return dict.fromkeys(PROBES, f"no answer in {TIMEOUT_S} s")
+    if child.returncode:
+        words = child.stderr.strip().splitlines() or [f"the probe ended with {child.returncode}"]
+        return dict.fromkeys(PROBES, words[-1])
+    return json.loads(child.stdout)
+
+
+def perf_version() -> str | None:
+    """The perf tool's version, as "6.1.192"; None where there is no perf that runs."""
+    if shutil.which("perf") is None:
+        return None
+    try:
+        done = subprocess.run(["perf", "--version"], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    # a distribution's wrapper script is there without the perf of this kernel, and fails
+    found = re.search(r"perf version (\S+)", done.stdout)
+    return found[1] if found and done.returncode == 0 else None
+
+
+def cycle_counter() -> str:
+    """Empty where a hardware cycle counter counts kernel cycles, else what stands in the way."""
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        return f"not tried on {platform.machine()}"
+    libc = ctypes.CDLL(None, use_errno=True)
+    # perf_event_attr in its first published size, 64 bytes: hardware, cycles, enabled from the start
+    attributes = ctypes.create_string_buffer(struct.pack("=IIQ", 0, 64, 0), 64)
+    this_process, any_cpu, no_group, close_on_exec = 0, -1, -1, 8
+    fd = libc.syscall(number, attributes, this_process, any_cpu, no_group, ctypes.c_ulong(close_on_exec))
+    if fd < 0:
+        return NO_COUNTER.get(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    try:
+        return "" if int.from_bytes(os.read(fd, 8), "little") else "opens, but counts nothing"
+    finally:
+        os.close(fd)
+
+
+# --- in the child
+
+
+class _RunOptions(ctypes.Structure):
+    """libbpf's struct bpf_test_run_opts."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("ctx_in", ctypes.c_void_p),
+        ("ctx_out", ctypes.c_void_p),
+        ("ctx_size_in", ctypes.c_uint32),
+        ("ctx_size_out", ctypes.c_uint32),
+        ("retval", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch_size", ctypes.c_uint32),
+    )
+
+
+class _LinkOptions(ctypes.Structure):
+    """The start of libbpf's struct bpf_link_create_opts: what is left out counts as zero."""
+
+    _fields_ = (("size", ctypes.c_size_t), ("flags", ctypes.c_uint32))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result
+
+
+def _load_drop() -> int:
+    """Load a program that drops every frame: `r0 = XDP_DROP; exit`. Returns its file descriptor."""
+    code = struct.pack("=BBhi", 0xB7, 0, 0, 1) + struct.pack("=BBhi", 0x95, 0, 0, 0)
+    load = facts.load_libbpf().bpf_prog_load
+    return _checked(load(PROG_TYPE_XDP, b"rxbook_probe", b"Dual BSD/GPL", code, ctypes.c_size_t(2), None))
+
+
+def _live_frames() -> None:
+    frame = bytes(64)
+    options = _RunOptions(data_in=frame, data_size_in=len(frame), repeat=1, flags=TEST_XDP_LIVE_FRAMES)
+    options.size = ctypes.sizeof(options)
+    _checked(facts.load_libbpf().bpf_prog_test_run_opts(_load_drop(), ctypes.byref(options)))
+
+
+def _veth() -> None:
+    # netlink is needed nowhere else here, and takes a while to import
+    from pyroute2 import IPRoute, NetlinkError
+
+    try:
+        with IPRoute() as netlink:
+            netlink.link("add", ifname=ENDS[0], kind="veth", peer={"ifname": ENDS[1]})
+            for end in ENDS:
+                netlink.link("set", index=socket.if_nametoindex(end), state="up")
+    except NetlinkError as error:
+        raise OSError(error.code, os.strerror(error.code)) from None
+
+
+def _native_xdp() -> None:
+    options = _LinkOptions(flags=XDP_FLAGS_DRV_MODE)
+    options.size = ctypes.sizeof(options)
+    create = facts.load_libbpf().bpf_link_create
+    # the link stays with this process: NAPI, which the next probe needs, runs as long as it does
+    _checked(create(_load_drop(), socket.if_nametoindex(ENDS[0]), ATTACH_XDP, ctypes.byref(options)))
+
+
+def _threaded_napi() -> None:
+    # /sys shows the network namespace of whoever mounted it
+    _libc("mount", b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
+    Path(f"/sys/class/net/{ENDS[0]}/threaded").write_text("1")
+
+
+def _cpumap() -> None:
+    create = facts.load_libbpf().bpf_map_create
+    _checked(create(MAP_TYPE_CPUMAP, b"rxbook_probe", 4, 8, 1, None))
+
+
+PROBES: dict[str, Callable[[], None]] = {
+    "live_frames": _live_frames,
+    "veth": _veth,
+    "native_xdp": _native_xdp,
+    "threaded_napi": _threaded_napi,
+    "cpumap": _cpumap,
+}
+
+
+def _libc(function: str, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, function)(*arguments) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _attempt(action: Callable[[], None]) -> str:
+    try:
+        action()
+    except OSError as error:
+        return error.strerror or str(error)
+    except RxbookError as error:
+        return str(error)
+    return ""
+
+
+def _leave_the_machine() -> None:
+    """From here on this process sees no interface of the machine, and no mount of its own gets out."""
+    _libc("unshare", CLONE_NEWNET | CLONE_NEWNS)
+    _libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
+
+
+def _main() -> None:
+    if refused := _attempt(_leave_the_machine):
+        print(json.dumps(dict.fromkeys(PROBES, f"no namespace can be made: {refused}")))
+        return
+    print(json.dumps({name: _attempt(action) for name, action in PROBES.items()}))
+
+
+if __name__ == "__main__":
+    _main()
