@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What the sender runs on each live frame (BPF_PROG_RUN, BPF_F_TEST_XDP_LIVE_FRAMES).
+ *
+ * A live-frame page starts as the frame given to BPF_PROG_RUN, and keeps what a program wrote to it when
+ * it comes back from the page pool. So frames that are all equal need no work here, and frames that differ
+ * need only the bytes in which they differ.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#define RING_WORDS 65536 /* frames.RING_WORDS */
+#define MAX_WORDS 16     /* 128 bytes: Ethernet, IPv6 in IPv6, and TCP are 114 */
+#define MAX_OFFSET 2047
+
+const volatile __u32 out_ifindex;
+
+/* Set before a run of send_ring, through the mapped .bss; mirrored in generators/live_frames.py. */
+struct {
+	__u32 offset; /* of the first byte that differs between frames */
+	__u32 words;  /* 8-byte words from there that differ */
+	__u32 end;    /* words in use in the ring: slots * words */
+	__u32 next;   /* word at which the next frame's slot starts */
+} state;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, RING_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} ring SEC(".maps");
+
+SEC("xdp")
+int send_same(struct xdp_md *ctx)
+{
+	return bpf_redirect(out_ifindex, 0);
+}
+
+SEC("xdp")
+int send_ring(struct xdp_md *ctx)
+{
+	void *end = (void *)(long)ctx->data_end;
+	__u8 *frame = (void *)(long)ctx->data;
+	__u32 offset = state.offset, words = state.words, slot = state.next;
+
+	if (offset > MAX_OFFSET)
+		return XDP_ABORTED;
+	frame += offset;
+	for (__u32 i = 0; i < MAX_WORDS; i++) {
+		__u32 at = slot + i;
+		__u64 *word;
+
+		if (i >= words)
+			break;
+		word = bpf_map_lookup_elem(&ring, &at);
+		if (!word || (void *)(frame + 8) > end)
+			return XDP_ABORTED;
+		*(__u64 *)frame = *word;
+		frame += 8;
+	}
+	slot += words;
+	state.next = slot < state.end ? slot : 0;
+	return bpf_redirect(out_ifindex, 0);
+}
+
+/* The bare live-frame loop: the ceiling that benchmarks/ compares a generator with. */
+SEC("xdp")
+int send_nothing(struct xdp_md *ctx)
+{
+	return XDP_DROP;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

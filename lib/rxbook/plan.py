@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What is measured: a `Plan` holds the parameters of a run, a `Cell` is one combination of them.
+
+Every way in (papermill, `rxbook run --set`, JupyterLab) ends here, so a parameter is checked once and
+means the same everywhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import itertools
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from rxbook import RxbookError, frames
+
+__all__ = ["MIN_BLOCKS", "Cell", "Plan", "make_plan"]
+
+MIN_BLOCKS = 5
+"""Below this a comparison has too few pairs for a 95 % interval worth printing."""
+
+ON_OFF_WORDS = {"on": "on", "true": "on", "yes": "on", "off": "off", "false": "off", "no": "off"}
+
+
+def _as_list(value: Any) -> Any:
+    """`64,512` from a command line, a bare 64, and [64, 512] all name a list."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _as_on_off(value: Any) -> Any:
+    # YAML 1.1 reads a bare `off` as the boolean False, so both spellings reach us.
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ON_OFF_WORDS.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _as_bool(value: Any) -> Any:
+    """The string "false" is false; a string that is no yes or no is refused, never true."""
+    if isinstance(value, str) and value.strip().lower() in ON_OFF_WORDS:
+        return ON_OFF_WORDS[value.strip().lower()] == "on"
+    if isinstance(value, bool):
+        return value
+    raise ValueError("say true or false")
+
+
+OnOff = Annotated[Literal["off", "on"], BeforeValidator(_as_on_off)]
+YesNo = Annotated[bool, BeforeValidator(_as_bool)]
+Variant = Annotated[str, Field(min_length=1, max_length=30)]
+
+
+def _axis(item: Any) -> Any:
+    return Annotated[list[item], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class Cell(BaseModel):
+    """One combination that is measured. Its field names are columns of samples.csv."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    variant: str
+    receiver: str
+    gro: Literal["off", "on"]
+    protocol: str
+    ip_version: int
+    encap: str
+    frame_size: int
+    udp_csum: str
+    flows: int
+    burst: int
+    rx_udp_gro_forwarding: Literal["off", "on"]
+    rx_gro_list: Literal["off", "on"]
+    drop_tcp: bool
+
+    @property
+    def frame_spec(self) -> frames.FrameSpec:
+        """The frames that this cell sends."""
+        return frames.FrameSpec(
+            frame_size=self.frame_size,
+            udp_csum=self.udp_csum,
+            flows=self.flows,
+            burst=self.burst,
+            protocol=self.protocol,
+            ip_version=self.ip_version,
+            encap=self.encap,
+        )
+
+    def label(self) -> str:
+        """A short name for progress lines and logs."""
+        kind = f"{self.protocol}{self.ip_version}" + ("" if self.encap == "none" else f" {self.encap}")
+        return (
+            f"{self.variant} {self.receiver} gro {self.gro} {kind} {self.frame_size} B "
+            f"csum {self.udp_csum} {self.flows}x{self.burst}"
+        )
+
+
+class Plan(BaseModel):
+    """The parameters of a run. A list is an axis: cells are the product of all axes."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+    # the axes
+    receiver: _axis(Literal["cpumap", "stack"]) = Field(
+        ["cpumap"], description="cpumap: redirect to another CPU, GRO there; stack: GRO in veth's own NAPI"
+    )
+    gro: _axis(OnOff) = Field(["off", "on"], description="generic-receive-offload of the receiver's device")
+    frame_sizes: _axis(int) = Field([64], description="bytes on the wire, the 4-byte FCS included")
+    udp_csum: _axis(Literal["computed", "zero"]) = Field(
+        ["computed"], description="UDP checksum of the frames"
+    )
+    flows: _axis(int) = Field([1], description="distinct source ports")
+    burst: _axis(int) = Field([1], description="consecutive frames of a flow (no meaning with one flow)")
+    protocol: _axis(Literal["udp", "tcp"]) = Field(["udp"], description="TCP sends segments in sequence")
+    ip_version: Literal[4, 6] | None = Field(
+        None, description="of the packet that carries UDP or TCP; default 4, or what encap says"
+    )
+    encap: _axis(Literal["none", "4in4", "4in6", "6in6"]) = Field(["none"], description="IP in IP")
+
+    # the receiver's offloads and filter
+    rx_udp_gro_forwarding: OnOff = Field("on", description="lets GRO merge UDP for which no socket listens")
+    rx_gro_list: OnOff = Field("off", description="GRO chains skbs instead of merging their pages")
+    drop_tcp: YesNo = Field(True, description="netfilter drops TCP at prerouting, so no resets are sent")
+
+    # the measurement
+    window_s: float = Field(0.2, ge=0.02, le=60, description="length of one window, seconds")
+    warmup_s: float = Field(0.03, ge=0.0, le=10, description="traffic before each window, discarded, seconds")
+    blocks: int = Field(40, ge=1, le=10000, description="passes over all cells, each in a fresh random order")
+    seed: int | None = Field(None, ge=0, description="of the random order; default: drawn and recorded")
+    aa: YesNo = Field(False, description="measure every cell twice under two names: prints the noise floor")
+    pressure_limit: float = Field(
+        0.2,
+        gt=0,
+        le=1,
+        description="share of a window in which some task waited for a CPU; above it is flagged",
+    )
+
+    # the place
+    variant: Variant | None = Field(None, description="label of the kernel under test; default: its release")
+    sender_cpu: int = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
+    receiver_cpu: int = Field(1, ge=0, description="CPU whose rate is measured")
+    queue_size: int = Field(2048, ge=64, le=16384, description="frames that the cpumap queue holds")
+
+    def cells(self, kernel_release: str) -> list[Cell]:
+        """The product of all axes, in the order of the tables.
+
+        Raises RxbookError where a combination cannot be sent, with the reason.
+        """
+        variant = self.variant or kernel_release
+        variants = [f"{variant} (A)", f"{variant} (A again)"] if self.aa else [variant]
+        cells = []
+        for encap, protocol, receiver, flows, burst, size, csum, name, gro in itertools.product(
+            self.encap,
+            self.protocol,
+            self.receiver,
+            self.flows,
+            self.burst,
+            self.frame_sizes,
+            self.udp_csum,
+            variants,
+            self.gro,
+        ):
+            cell = Cell(
+                variant=name,
+                receiver=receiver,
+                gro=gro,
+                protocol=protocol,
+                ip_version=self._ip_version(encap),
+                encap=encap,
+                frame_size=size,
+                udp_csum=csum,
+                flows=flows,
+                burst=burst if flows > 1 else 1,
+                rx_udp_gro_forwarding=self.rx_udp_gro_forwarding,
+                rx_gro_list=self.rx_gro_list,
+                drop_tcp=self.drop_tcp,
+            )
+            frames.check(cell.frame_spec)
+            if cell not in cells:
+                cells.append(cell)
+        return cells
+
+    def _ip_version(self, encap: str) -> int:
+        inner = {"none": self.ip_version or 4, "4in4": 4, "4in6": 4, "6in6": 6}[encap]
+        if self.ip_version not in (None, inner):
+            raise RxbookError(
+                f"encap={encap} carries IPv{inner} inside, but ip_version={self.ip_version}: leave one of them out"
+            )
+        return inner
+
+    def measuring_s(self, kernel_release: str) -> float:
+        """Seconds inside windows and warm-ups, without the time to change cells."""
+        return self.blocks * len(self.cells(kernel_release)) * (self.window_s + self.warmup_s)
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits that change when any parameter but the seed does."""
+        text = json.dumps(self.model_dump(exclude={"seed"}), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def make_plan(parameters: dict[str, Any]) -> Plan:
+    """Check parameters given by name and make a plan of them.
+
+    Raises RxbookError that names each wrong parameter, its value, and what is allowed.
+    """
+    known = Plan.model_fields
+    for name in parameters:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
+            raise RxbookError(f"unknown parameter {name}={parameters[name]!r}; {hint}")
+    try:
+        plan = Plan(**parameters)
+    except ValidationError as error:
+        raise RxbookError("\n".join(_explain(item) for item in error.errors())) from None
+    if plan.sender_cpu == plan.receiver_cpu:
+        raise RxbookError(
+            f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
+            "choose two CPUs"
+        )
+    plan.cells("x")  # refuses here what no cell can send, before anything is set up
+    return plan
+
+
+def _explain(item: dict[str, Any]) -> str:
+    name, value = item["loc"][0], item["input"]
+    return f"{name}={value!r}: {item['msg']} ({Plan.model_fields[name].description})"

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Sender and receiver are processes of their own; requests and answers are lines of JSON on their pipes.
+
+They end with the process that started them: the kernel kills them when it dies, and the end of their
+standard input tells them so where no signal can (another host).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rxbook import RxbookError
+
+__all__ = ["Role", "serve"]
+
+
+class Role:
+    """Our end of one role process. `call` asks it one thing and waits for the answer."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rxbook.testbeds.roles", name, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C is for the run, which then tells us
+        )
+        self.pid = self._process.pid
+
+    def call(self, command: str, timeout_s: float = 30.0, **arguments: Any) -> Any:
+        """The answer to one request. Raises RxbookError with what the process said went wrong."""
+        self.ask(command, **arguments)
+        return self.answer(command, timeout_s)
+
+    def ask(self, command: str, **arguments: Any) -> None:
+        """Send a request; `answer` fetches what comes of it."""
+        try:
+            self._process.stdin.write(json.dumps([command, arguments]).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended(command) from None
+
+    def answer(self, command: str, timeout_s: float = 30.0) -> Any:
+        """The answer to the request sent last."""
+        readable, _, _ = select.select([self._process.stdout], [], [], timeout_s)
+        if not readable:
+            raise RxbookError(f"the {self.name} did not answer {command!r} within {timeout_s:g} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._ended(command)
+        error, result = json.loads(line)
+        if error:
+            raise RxbookError(f"{self.name}: {error}")
+        return result
+
+    def _ended(self, command: str) -> RxbookError:
+        code = self._process.wait()
+        self._errors.seek(0)
+        last = self._errors.read().strip().splitlines()[-3:]
+        return RxbookError(f"the {self.name} ended (status {code}) at {command!r}: " + " / ".join(last))
+
+    def close(self) -> None:
+        """End the process: by the end of its input, then by force."""
+        self._process.stdin.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+def serve(commands: dict[str, Callable[..., Any]]) -> None:
+    """Answer requests on standard input until it ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a stray print must not look like an answer
+    for line in sys.stdin:
+        command, arguments = json.loads(line)
+        try:
+            answer = [None, commands[command](**arguments)]
+        except RxbookError as error:
+            answer = [str(error), None]
+        except Exception as error:
+            answer = [f"{command}: {type(error).__name__}: {error}", None]
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def sleep_until(deadline_ns: int) -> None:
+    """Sleep until a time of the monotonic clock, ns."""
+    while (left := deadline_ns - time.monotonic_ns()) > 0:
+        time.sleep(left / 1e9)

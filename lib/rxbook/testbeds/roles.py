@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What the sender and the receiver process of a testbed can be asked. Run as a module, one role each."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from typing import Any
+
+from rxbook import RxbookError, frames
+from rxbook.kernel import counters, libbpf, namespaces
+from rxbook.kernel.offloads import Offloads
+from rxbook.testbeds.processes import serve, sleep_until
+
+__all__ = ["Receiver", "Sender"]
+
+
+class Sender:
+    """Stands in a namespace of its own and sends the frames it is told to."""
+
+    def connect(self, name: str, peer: str, peer_pid: int, cpu: int) -> None:
+        """Make the veth pair, our end set up, the other in the namespace of process `peer_pid`."""
+        from rxbook.generators.live_frames import LiveFrames
+
+        namespaces.connect_veth(name, frames.SENDER_MAC, peer, frames.RECEIVER_MAC, peer_pid)
+        ifindex = namespaces.set_address(name, [f"{frames.SENDER_IP4}/24", f"{frames.SENDER_IP6}/64"])
+        self._generator = LiveFrames(ifindex, cpu, namespaces.parking_devices(name))
+
+    def load(self, spec: dict[str, Any]) -> None:
+        """Choose the frames, by the fields of a FrameSpec."""
+        self._generator.load(frames.FrameSpec(**spec))
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._generator.start()
+
+    def stop(self) -> float:
+        """Stop sending; returns the seconds that took."""
+        start = time.monotonic()
+        self._generator.stop()
+        return time.monotonic() - start
+
+    def send(self, count: int) -> float:
+        """Send `count` frames and return the seconds they took."""
+        return self._generator.send(count)
+
+
+class Receiver:
+    """Stands in a namespace of its own, receives, and counts."""
+
+    def __init__(self) -> None:
+        self._receivers: dict[str, Any] = {}
+        self._receiver: Any = None
+        self._filters: tuple[int, ...] = ()
+
+    def connect(self, name: str, cpu: int) -> dict[str, str]:
+        """Set up our end of the veth pair. Returns its offloads as they were."""
+        from rxbook.receivers.device import Device
+
+        addresses = [f"{frames.RECEIVER_IP4}/24", f"{frames.RECEIVER_IP6}/64"]
+        self._device = Device(name, namespaces.set_address(name, addresses), cpu)
+        self._offloads = Offloads(name)
+        self._files = {
+            "snmp": counters.CounterFile("/proc/self/net/snmp"),
+            "snmp6": counters.CounterFile("/proc/self/net/snmp6"),
+            "pressure": _optional("/proc/pressure/cpu"),
+            "stat": counters.CounterFile("/proc/stat"),
+        }
+        return self._offloads.before
+
+    def configure(self, receiver: str, queue_size: int, offloads: dict[str, str], drop_tcp: bool) -> None:
+        """Make ready for a cell; what it shares with the cell before stays as it is."""
+        from rxbook.receivers import RECEIVERS
+
+        if receiver not in self._receivers:
+            self._receivers[receiver] = RECEIVERS[receiver](self._device, queue_size)
+        if self._receiver is not self._receivers[receiver]:
+            self._leave_receiver()
+            self._receiver = self._receivers[receiver]
+            self._receiver.start()
+            self._schedstat = counters.CounterFile(f"/proc/{self._receiver.pid}/schedstat")
+        self._offloads.apply(offloads)
+        if drop_tcp and not self._filters:
+            program = {"drop_tcp": (libbpf.BPF_PROG_TYPE_NETFILTER, libbpf.BPF_NETFILTER)}
+            self._filter = libbpf.BpfObject("drop_tcp", program_types=program)
+            self._filters = tuple(libbpf.attach_netfilter(self._filter.program_fd("drop_tcp")))
+        elif not drop_tcp:
+            self._remove_filters()
+
+    def window(self, warmup_s: float, window_s: float) -> dict[str, float | None]:
+        """Let traffic run for `warmup_s`, then count for `window_s`. Returns what changed in that time."""
+        start_ns = time.monotonic_ns() + int(warmup_s * 1e9)
+        sleep_until(start_ns)
+        before = self._count()
+        sleep_until(before["clock_ns"] + int(window_s * 1e9))
+        after = self._count()
+        return {name: None if after[name] is None else after[name] - before[name] for name in after}
+
+    def _count(self) -> dict[str, float | None]:
+        receiver, files = self._receiver, self._files
+        while True:
+            # clock and frames stand side by side; try again where we were interrupted between them
+            clock_ns = time.monotonic_ns()
+            received, cpu_ns = receiver.frames(), counters.cpu_time_ns(receiver.pid)
+            if time.monotonic_ns() - clock_ns < 100_000:
+                break
+        skbs = counters.ip_receives(files["snmp"].read(), files["snmp6"].read())
+        return {
+            "clock_ns": clock_ns,
+            "frames": received,
+            "cpu_ns": cpu_ns,
+            "skbs": skbs,
+            "offered_frames": receiver.offered(),
+            "run_delay_ns": counters.run_delay_ns(self._schedstat.read()),
+            "pressure_us": counters.pressure_us(files["pressure"].read()) if files["pressure"] else None,
+            "steal_s": counters.steal_s(files["stat"].read(), self._device.cpu),
+        }
+
+    def capture(self, limit: int) -> None:
+        """Keep the next `limit` frames instead of receiving."""
+        self._leave_receiver()
+        self._device.capture(limit)
+
+    def captured(self) -> list[str]:
+        """The frames that were kept, in hexadecimal."""
+        return [packet.hex() for packet in self._device.captured()]
+
+    def offloads(self) -> dict[str, str]:
+        """The device's offloads now."""
+        return self._offloads.read()
+
+    def restore(self) -> dict[str, str]:
+        """Take everything back that `configure` changed. Returns the offloads as they are then."""
+        self._leave_receiver()
+        self._remove_filters()
+        self._offloads.restore()
+        return self._offloads.read()
+
+    def _leave_receiver(self) -> None:
+        if self._receiver:
+            self._receiver.stop()
+        self._receiver = None
+
+    def _remove_filters(self) -> None:
+        for link in self._filters:
+            os.close(link)
+        self._filters = ()
+
+
+def _optional(path: str) -> counters.CounterFile | None:
+    try:
+        return counters.CounterFile(path)
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """`python -m rxbook.testbeds.roles sender|receiver PARENT_PID`."""
+    name, parent = sys.argv[1], int(sys.argv[2])
+    namespaces.die_with_parent(parent)
+    gc.disable()
+    role = {"sender": Sender, "receiver": Receiver}[name]()
+
+    requests = {key: getattr(role, key) for key in dir(role) if not key.startswith("_")}
+    serve({"enter": namespaces.enter_private_namespace, **requests})
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RxbookError as error:
+        sys.exit(str(error))
