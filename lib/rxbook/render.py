@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rxbook.tables import Section, Table
+from rxbook.words import marked
 
 __all__ = ["csv", "html", "markdown", "text"]
 
@@ -26,12 +27,6 @@ STYLE = (
     ".rxbook .section{padding-top:.7em;font-weight:normal;font-style:italic}"
     ".rxbook-notes{font:12px/1.5 sans-serif}</style>"
 )
-
-
-def _source(table: Table) -> str:
-    """The source, its first word in capitals unless the table was measured."""
-    first, space, rest = table.source.partition(" ")
-    return table.source if first == "measured" else first.upper() + space + rest
 
 
 def _ascii(words: str) -> str:
@@ -58,7 +53,7 @@ def text(table: Table, width: int = 72) -> str:
 
 
 def _title_lines(table: Table, width: int) -> list[str]:
-    title, source = _ascii(table.title), _ascii(_source(table))
+    title, source = _ascii(table.title), _ascii(marked(table.source))
     space = width - len(title) - len(source)
     return [title + " " * space + source] if space >= 2 else textwrap.wrap(f"{source}: {title}", width)
 
@@ -162,7 +157,7 @@ def markdown(table: Table) -> str:
     """GitHub's Markdown: a heading, one pipe table for each section, the notes as a list."""
     names = [f"{group}, {name}" if group else name for group, name in table.columns]
     rule = "| --- |" + " ---: |" * (len(names) - 1)
-    lines = [f"**{_escape(table.title)}** ({_escape(_source(table))})"]
+    lines = [f"**{_escape(table.title)}** ({_escape(marked(table.source))})"]
     for section in table.sections:
         lines += ["", _escape(section.heading), "", _pipes(names), rule]
         lines += [_pipes(row) for row in section.rows if row]
@@ -180,7 +175,7 @@ def _escape(words: str) -> str:
 
 def html(table: Table) -> str:
     """A fragment that stands alone: the table with its style, then the notes."""
-    caption = f"<caption>{_html(table.title)} ({_html(_source(table))})</caption>"
+    caption = f"<caption>{_html(table.title)} ({_html(marked(table.source))})</caption>"
     bodies = "".join(_html_section(section, len(table.columns)) for section in table.sections)
     notes = "<br>".join(map(_html, table.notes))
     return (
@@ -216,4 +211,4 @@ def _html_section(section: Section, columns: int) -> str:
 
 def csv(table: Table) -> str:
     """The figures of the table, unrounded, one row for each row of its frame, and where they come from."""
-    return table.frame.assign(source=_source(table)).to_csv(index=False, lineterminator="\n")
+    return table.frame.assign(source=marked(table.source)).to_csv(index=False, lineterminator="\n")

@@ -210,18 +210,21 @@ def counted(windows: pd.DataFrame, value: str = "mpps") -> pd.DataFrame:
 
 
 def cell_interval(windows: pd.DataFrame, value: str = "mpps") -> Interval:
-    """The figure of one cell from its rows in time order, flagged windows left out."""
-    found = mean_interval(counted(windows, value)[value])
+    """The figure of one cell from its rows, flagged windows left out."""
+    found = mean_interval(counted(number_runs(windows), value)[value])
     return replace(found, bound=is_bound(windows, value))
 
 
 def number_runs(samples: pd.DataFrame) -> pd.DataFrame:
-    """The samples in time order with a column `run`: samples of several runs may be put together.
+    """The samples in time order with a column `run`: block 3 of one run is not block 3 of another.
 
-    Block 3 of one run and block 3 of another are not the same. A run starts where the block number falls.
+    Where samples of several runs were put together without such a column, a run starts where the block number
+    falls; runs that overlap in time need the column.
     """
     times = pd.to_datetime(samples["start_utc"], format="ISO8601", utc=True)
-    ordered = samples.loc[times.sort_values(kind="stable").index]
+    ordered = samples.iloc[times.argsort(kind="stable")].reset_index(drop=True)
+    if "run" in ordered:
+        return ordered
     return ordered.assign(run=(ordered["block"].diff() < 0).cumsum())
 
 
@@ -229,12 +232,12 @@ def _select(numbered: pd.DataFrame, key: Mapping[str, Any]) -> pd.DataFrame:
     rows = numbered
     for column, wanted in key.items():
         rows = rows[rows[column] == wanted]
-    if rows.duplicated(["run", "block"]).any():
-        several = ", ".join(name for name in Cell.model_fields if rows[name].nunique() > 1)
-        raise RxbookError(
-            f"{dict(key)} is more than one window of a block; tell apart: {several or 'doubled rows'}"
-        )
-    return rows
+    if not rows.duplicated(["run", "block"]).any():
+        return rows
+    several = [name for name in Cell.model_fields if rows[name].nunique() > 1]
+    if several:
+        raise RxbookError(f"{dict(key)} names several cells; tell apart also {', '.join(several)}")
+    return rows.drop_duplicates(["run", "block"], keep="last")  # a block begun again after an interruption
 
 
 def compare(

@@ -84,7 +84,7 @@ class GroEffect:
 
 
 def gro_effect(windows: pd.DataFrame, value: str = "mpps") -> GroEffect:
-    """What GRO does, from the windows of one variant with one traffic shape in time order."""
+    """What GRO does, from the windows of one variant with one traffic shape."""
     figures: list[Any] = []
     for gro in GRO:
         cell = windows[windows["gro"] == gro]
@@ -288,9 +288,8 @@ def _table(
     samples: pd.DataFrame,
     source: str,
 ) -> Table:
-    if source == "measured" and len(samples):
-        source = f"measured {min(samples['start_utc'])[:10]}"
-    return Table(title, tuple(columns), tuple(sections), tuple(notes), pd.DataFrame(records), source)
+    frame = pd.DataFrame(records)
+    return Table(title, tuple(columns), tuple(sections), tuple(notes), frame, words.dated(source, samples))
 
 
 def _effect_record(effect: GroEffect, value: str) -> dict[str, Any]:

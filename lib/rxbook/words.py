@@ -76,6 +76,19 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
     return ", ".join(said for columns, said in parts if said and columns & set(fields))
 
 
+def dated(source: str, samples: pd.DataFrame) -> str:
+    """A bare "measured" with the day of the first window, any other source as it is."""
+    if source != "measured" or samples.empty:
+        return source
+    return f"measured {min(samples['start_utc'])[:10]}"
+
+
+def marked(source: str) -> str:
+    """The source as it is shown: its first word in capitals unless these are measurements of this run."""
+    first, space, rest = source.partition(" ")
+    return source if first == "measured" else first.upper() + space + rest
+
+
 def _places(half_width: float, least: int) -> int:
     """Digits behind the point that show the first digit of a half-width."""
     if not (math.isfinite(half_width) and half_width > 0):
