@@ -17,12 +17,14 @@ __all__ = ["LiveFrames"]
 
 FRAMES_PER_CALL = 1 << 24  # a signal ends a call early, so it may be long
 STOP_DEADLINE_S = 2.0
+HEADER_ROOM = 120  # send.bpf.c
 
 
 class _State(ctypes.Structure):
     """`state` of send.bpf.c."""
 
-    _fields_ = (("offset", ctypes.c_uint32), ("words", ctypes.c_uint32), ("end", ctypes.c_uint32),
+    _fields_ = (("header", ctypes.c_uint8 * HEADER_ROOM), ("header_bytes", ctypes.c_uint32),
+                ("offset", ctypes.c_uint32), ("words", ctypes.c_uint32), ("end", ctypes.c_uint32),
                 ("next", ctypes.c_uint32))  # fmt: skip
 
 
@@ -61,6 +63,9 @@ class LiveFrames:
         if ring.words:
             data = ring.slots.tobytes()
             self._ring_memory[: len(data)] = data
+        header = ring.frame[: frames.headers_bytes(spec)]
+        self._state.header_bytes = len(header)
+        ctypes.memmove(self._state.header, header, len(header))
         self._state.offset, self._state.words, self._state.end = ring.offset, ring.words, ring.slots.size
 
     def start(self) -> None:

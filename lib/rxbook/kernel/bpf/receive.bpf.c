@@ -8,7 +8,7 @@
 
 const volatile __u32 receiver_cpu;
 
-/* Read and set through the mapped .bss; mirrored in receivers/attached.py. */
+/* Read and set through the mapped .bss; mirrored in receivers/device.py. */
 struct {
 	__u64 frames;         /* that the cpumap kthread took from its queue */
 	__u64 batches;        /* of at most 8 frames */
