@@ -72,7 +72,10 @@ def gro_bars(samples: pd.DataFrame, *, source: str = "measured") -> Figure:
         _bar(axes, position + BAR / 2, effect.on, effect.on_segs, GRO_COLOURS["on"])
     axes.set_yticks(range(len(groups)), [label for label, _ in groups], fontsize=8)
     axes.set_ylim(len(groups) - 0.45, -0.55)
-    axes.set_xlim(0, 1.25 * axes.dataLim.x1 if groups else 1)  # room for the figures at the bars' ends
+    longest = axes.dataLim.x1  # not finite where every window was left out
+    axes.set_xlim(
+        0, 1.25 * longest if np.isfinite(longest) and longest > 0 else 1
+    )  # room for the figures at the bars' ends
     axes.set_xlabel("Mpps that the receiver processed, 95 % interval (segs: frames per skb)", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     handles = [Patch(color=colour, label=f"GRO {gro}") for gro, colour in GRO_COLOURS.items()]

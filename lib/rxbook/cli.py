@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The `rxbook` command: one short function per command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rxbook import RxbookError
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    help="Measure the kernel's receive path; print the tables of a patch mail.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def run(
+    notebook: Annotated[str, typer.Argument(help="a notebook of notebooks/, such as gro_on_off")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter; lists as 64,512")
+    ] = None,
+    resume: Annotated[str | None, typer.Option(help="name of an interrupted run to finish")] = None,
+    runs_dir: Annotated[Path | None, typer.Option(help="where run folders lie; default: runs/")] = None,
+) -> None:
+    """Run a notebook by papermill; print its tables, the run folder and the page."""
+    from rxbook import execute
+
+    execute.run(notebook, _parse(settings or []), resume, runs_dir)
+
+
+@app.command()
+def parameters() -> None:
+    """List the parameters that --set and the notebooks take."""
+    from rxbook.plan import Plan
+
+    for name, field in Plan.model_fields.items():
+        default = ",".join(map(str, field.default)) if isinstance(field.default, list) else field.default
+        print(f"{name}={'' if default is None else default}\n    {field.description}")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can do, what is missing, and the remedy of each."""
+    from rxbook import doctor
+
+    found = doctor.checks()
+    print(doctor.report(found), end="")
+    raise typer.Exit(0 if doctor.can_run_live(found)[0] else 1)
+
+
+@app.command()
+def clean() -> None:
+    """End what a crash may have left: sender and receiver processes without a run, devices, a stale lock."""
+    from rxbook.testbeds import leftovers
+
+    for line in leftovers.sweep() or ["nothing was left over"]:
+        print(line)
+
+
+def _parse(settings: list[str]) -> dict[str, str]:
+    parsed = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise RxbookError(f"--set {setting}: write it as NAME=VALUE, as in --set frame_sizes=64,512")
+        parsed[name.strip()] = value.strip()
+    return parsed
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line on stderr and status 1."""
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # a warning of ipykernel's debugger
+    try:
+        app()
+    except RxbookError as error:
+        print(f"rxbook: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("\nrxbook: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Runs a plan: blocks of cells in random order, a warm-up and a window each, flags on bad windows."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rxbook import frames
+from rxbook.plan import Cell, Plan
+from rxbook.runs import Folder, read_samples
+from rxbook.testbeds.veth import Veth
+
+__all__ = ["IDLE_LIMIT", "MIN_FRAMES", "measure", "window_row"]
+
+IDLE_LIMIT = 0.02
+"""A receiver that slept for lack of frames longer than this share of a window was limited by the sender."""
+
+MIN_FRAMES = 1000
+"""A window with fewer frames is too short to be a rate."""
+
+
+def measure(
+    folder: Folder, cells: list[Cell], report: Callable[[int, int, Cell], None] = lambda *_: None
+) -> dict[str, Any]:
+    """Measure all windows that the folder's plan still lacks, each written as it ends.
+
+    `report` is called between windows with (windows done, windows to do in all, cell that ended). Returns facts of the
+    run: wall_s from the first traffic to the last, windows_s inside windows.
+    """
+    plan = folder.plan
+    todo = list(schedule(folder, cells))
+    windows_s = 0.0
+    with Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder=folder.path.name) as testbed:
+        start = time.monotonic()
+        for done, (block, order, cell) in enumerate(todo, 1):
+            row = window_row(cell, testbed.measure(cell, plan.warmup_s, plan.window_s), plan)
+            folder.append({"block": block, "order": order, **row})
+            windows_s += row["window_s"]
+            report(done, len(todo), cell)
+        wall_s = time.monotonic() - start
+    folder.add_to_host({"offloads_before": testbed.offloads_before, "offloads_after": testbed.offloads_after})
+    return {"wall_s": wall_s, "windows_s": windows_s, "windows": len(todo)}
+
+
+def schedule(folder: Folder, cells: list[Cell]) -> Iterable[tuple[int, int, Cell]]:
+    """(block, place in it, cell) still to be measured.
+
+    A block that an interruption cut is not gone on with, as a comparison within it would span the pause: its
+    windows are kept, and one more block is measured in its place.
+    """
+    sizes = read_samples(folder.path / "samples.csv").groupby("block").size()
+    first = int(sizes.index.max()) + 1 if len(sizes) else 0
+    for block in range(first, first + folder.plan.blocks - int((sizes == len(cells)).sum())):
+        shuffled = list(cells)
+        random.Random(f"{folder.seed}/{block}").shuffle(shuffled)
+        for order, cell in enumerate(shuffled):
+            yield block, order, cell
+
+
+def window_row(cell: Cell, counted: dict[str, float | None], plan: Plan) -> dict[str, Any]:
+    """A window's row of samples.csv, without block and order, from the changes of the counters in it."""
+    window_ns, received = counted["clock_ns"], counted["frames"]
+    window_s = window_ns / 1e9
+    pressure = counted["pressure_us"]
+    row = {
+        "start_utc": _utc_before(window_s),
+        **cell.model_dump(),
+        "payload_bytes": frames.payload_bytes(cell.frame_spec),
+        "window_s": round(window_s, 6),
+        "frames": received,
+        "skbs": counted["skbs"],
+        "mpps": received / window_s / 1e6,
+        "segs_per_skb": received / counted["skbs"] if counted["skbs"] else None,
+        "ns_per_packet": counted["cpu_ns"] / received if received else None,
+        "offered_frames": counted["offered_frames"],
+        "offered_mpps": counted["offered_frames"] / window_s / 1e6,
+        # frames still in a queue at either end of the window can make this slightly negative
+        "dropped_frames": max(0, counted["offered_frames"] - received),
+        "receiver_busy": counted["cpu_ns"] / window_ns,
+        "receiver_idle": max(0.0, 1 - (counted["cpu_ns"] + counted["run_delay_ns"]) / window_ns),
+        "cpu_pressure": None if pressure is None else pressure / 1e6 / window_s,
+        "steal": counted["steal_s"] / window_s,
+    }
+    row = {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+    return row | {"flags": ";".join(_flags(row, plan))}
+
+
+def _flags(row: dict[str, Any], plan: Plan) -> Iterable[str]:
+    if row["receiver_idle"] > IDLE_LIMIT:
+        yield "sender_limited"
+    if (row["cpu_pressure"] or 0) > plan.pressure_limit:
+        yield "pressure"
+    if row["frames"] < MIN_FRAMES or row["window_s"] < 0.9 * plan.window_s:
+        yield "short"
+    if row["payload_bytes"] == 0:
+        yield "empty_payload"
+
+
+def _utc_before(seconds: float) -> str:
+    start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+    return start.isoformat(timespec="milliseconds")

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What leaves a run: its tables and figures as files, a pyperf suite, and the executed notebook as HTML."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import nbconvert
+import pandas as pd
+import pyperf
+from matplotlib.figure import Figure
+
+from rxbook import figures, render, statistics, tables
+from rxbook.plan import Cell
+from rxbook.runs import Run
+from rxbook.tables import Table
+
+__all__ = ["figures_of", "not_applicable", "notebook_html", "pyperf_suite", "save", "tables_of"]
+
+CSS = """body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
+pre{font-size:13px;overflow-x:auto}img{max-width:100%}table{border-collapse:collapse}
+.output_stderr,.stderr{color:#555}@media print{body{margin:0}}"""
+
+
+def not_applicable(run: Run) -> set[tuple[str, str]]:
+    """(variant, GRO setting) pairs that mean nothing on the run's kernel: cpumap before it had GRO.
+
+    From BTF, as recorded in host.json: struct bpf_cpu_map_entry without a member `gro`.
+    """
+    only_cpumap = set(run.samples["receiver"]) == {"cpumap"}
+    if only_cpumap and (run.host.get("btf") or {}).get("cpumap_gro") is False:
+        return {(variant, "on") for variant in run.samples["variant"].unique()}
+    return set()
+
+
+def tables_of(run: Run) -> dict[str, Table]:
+    """The tables of a run, by the names of their files."""
+    samples, source = run.samples, run.source
+    found = {
+        "gro": tables.gro_table(samples, source=source, not_applicable=not_applicable(run)),
+        "cost": tables.gro_table(samples, "ns_per_packet", source=source, not_applicable=not_applicable(run)),
+    }
+    if samples["frame_size"].nunique() > 1 or samples["udp_csum"].nunique() > 1:
+        found["size_csum"] = tables.size_csum_table(samples, source=source)
+    if run.plan.aa:
+        found["noise"] = tables.noise_table(samples, source=source)
+    return found | {"windows": tables.windows_table(samples, source=source)}
+
+
+def figures_of(run: Run) -> dict[str, Figure]:
+    """The figures of a run, by the names of their files."""
+    return {
+        "gro_bars": figures.gro_bars(run.samples, source=run.source),
+        "window_strip": figures.window_strip(run.samples, source=run.source),
+    }
+
+
+def save(run: Run) -> None:
+    """Write into the run's folder every table as text, Markdown, HTML and CSV, every figure, and bench.json."""
+    folder = run.path / "tables"
+    folder.mkdir(exist_ok=True)
+    for name, table in tables_of(run).items():
+        for ending, write in (
+            ("txt", render.text), ("md", render.markdown), ("html", render.html), ("csv", render.csv),
+        ):  # fmt: skip
+            (folder / f"{name}.{ending}").write_text(write(table))
+    for name, figure in figures_of(run).items():
+        figure.savefig(folder / f"{name}.png", dpi=110)
+        figure.savefig(folder / f"{name}.svg")
+    suite = pyperf_suite(run.samples, run.source)
+    if suite:
+        suite.dump(str(run.path / "bench.json"), replace=True)
+
+
+def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | None:
+    """The run as a pyperf suite: seconds per packet, one benchmark per cell, flagged windows left out.
+
+    pyperf knows no rates, takes lower as better, and has no word for a bound: cells that the sender limited
+    are left out. Returns None where no cell remains.
+    """
+    benchmarks = []
+    several = samples["variant"].nunique() > 1
+    for fields, windows in samples.groupby(list(Cell.model_fields), sort=False):
+        windows = statistics.counted(windows)
+        if windows.empty or statistics.is_bound(windows):
+            continue
+        cell = Cell(**dict(zip(Cell.model_fields, fields, strict=True)))
+        name = cell.label() if several else cell.label().removeprefix(cell.variant + " ")
+        metadata = {"name": name, "unit": "second", "rxbook_source": source, "rxbook_variant": cell.variant}
+        values = (windows["window_s"] / windows["frames"]).tolist()
+        benchmarks.append(
+            pyperf.Benchmark(
+                [pyperf.Run([value], metadata=metadata, collect_metadata=False) for value in values]
+            )
+        )
+    return pyperf.BenchmarkSuite(benchmarks) if benchmarks else None
+
+
+def notebook_html(notebook: Path, page: Path, title: str) -> None:
+    """Write an executed notebook as one page without code, scripts or outside links."""
+    exporter = nbconvert.HTMLExporter(
+        template_name="basic", exclude_input=True, exclude_output_prompt=True, sanitize_html=False
+    )
+    body, _ = exporter.from_filename(str(notebook))
+    page.write_text(
+        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
+        f"<style>{CSS}</style>\n<body>{body}</body></html>\n"
+    )

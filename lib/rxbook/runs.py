@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The run folder: written window by window, loaded as tidy DataFrames, never overwritten once finished."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import fcntl
+import io
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from rxbook import RxbookError, provenance
+from rxbook.plan import Cell, Plan, make_plan
+
+__all__ = ["COLUMNS", "RUNS", "SAMPLES", "Folder", "Run", "list_runs", "load", "new_name", "recorded"]
+
+ROOT = Path(__file__).parents[2]
+RUNS = ROOT / "runs"
+SAMPLES = ROOT / "data" / "samples"
+
+COLUMNS = [
+    "block", "order", "start_utc", *Cell.model_fields, "payload_bytes", "window_s", "frames", "skbs", "mpps",
+    "segs_per_skb", "ns_per_packet", "offered_frames", "offered_mpps", "dropped_frames", "receiver_busy",
+    "receiver_idle", "cpu_pressure", "steal", "flags",
+]  # fmt: skip
+"""Columns of samples.csv; times in seconds unless the name says ns, shares 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A loaded run. `samples` has one row per window and the columns COLUMNS."""
+
+    path: Path
+    status: str
+    plan: Plan
+    host: dict[str, Any]
+    samples: pd.DataFrame
+    recorded: bool = False
+
+    @property
+    def source(self) -> str:
+        """What the tables say of where their figures come from."""
+        if self.recorded:
+            return f"RECORDED {self.host['date_utc'][:10]} on {provenance.machine_label(self.host)}"
+        return "measured" if self.status == "finished" else f"measured, {self.status}"
+
+
+def new_name(notebook: str) -> str:
+    """A run's name: when it began, UTC, and what it ran."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H%M%SZ-") + notebook
+
+
+def status(path: Path) -> str:
+    """finished, running, or interrupted."""
+    if (path / "run.json").exists():
+        return "finished"
+    try:
+        with open(path / "samples.csv", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return "interrupted"
+    except OSError:
+        return "running"
+    return "interrupted"
+
+
+def load(path: str | Path) -> Run:
+    """Read a run folder, finished or not. Raises RxbookError where it is none."""
+    path = Path(path)
+    try:
+        parameters = json.loads((path / "plan.json").read_text())["parameters"]
+        host = json.loads((path / "host.json").read_text())
+    except FileNotFoundError as missing:
+        known = ", ".join(name for name, _ in list_runs(path.parent)[-3:]) or "none"
+        raise RxbookError(
+            f"{path} is no run folder: it has no {Path(missing.filename).name}. Last runs there: {known}"
+        ) from None
+    return Run(path, status(path), make_plan(parameters), host, read_samples(path / "samples.csv"))
+
+
+def read_samples(path: Path) -> pd.DataFrame:
+    """samples.csv as a DataFrame; a line that a crash cut short is left out."""
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    return pd.read_csv(io.StringIO(whole), keep_default_na=True).fillna({"flags": ""})
+
+
+def recorded(notebook: str) -> Run:
+    """The recorded sample of a notebook, from data/samples."""
+    run = load(SAMPLES / notebook)
+    return Run(run.path, run.status, run.plan, run.host, run.samples, recorded=True)
+
+
+def list_runs(folder: Path = RUNS) -> list[tuple[str, str]]:
+    """(name, status) of each run in a folder, oldest first."""
+    return [(path.parent.name, status(path.parent)) for path in sorted(folder.glob("*/plan.json"))]
+
+
+class Folder:
+    """A run folder that is being written. Its samples file is locked meanwhile, so `status` says running."""
+
+    def __init__(self, path: Path, plan: Plan, seed: int):
+        self.path, self.plan, self.seed = path, plan, seed
+        self._samples = open(path / "samples.csv", "a", newline="")  # noqa: SIM115 - until close
+        try:
+            fcntl.flock(self._samples, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RxbookError(f"{path} is being written by another process") from None
+        self._writer = csv.DictWriter(self._samples, COLUMNS)
+        if self._samples.tell() == 0:
+            self._writer.writeheader()
+            self._samples.flush()
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan, seed: int) -> Folder:
+        """Start a new run, its parameters written first."""
+        path.mkdir(parents=True, exist_ok=True)
+        if (path / "plan.json").exists():
+            raise RxbookError(f"{path} holds a run already: choose another run_name")
+        record = {
+            "parameters": plan.model_dump(),
+            "seed": seed,
+            "fingerprint": plan.fingerprint(),
+            "argv": sys.argv,
+            "started_utc": _now(),
+        }
+        write_json(path / "plan.json", record)
+        write_json(path / "host.json", provenance.host())
+        return cls(path, plan, seed)
+
+    @classmethod
+    def resume(cls, path: Path, plan: Plan) -> Folder:
+        """Go on with an interrupted run. Raises RxbookError where plan or machine are not the same."""
+        record = json.loads((path / "plan.json").read_text())
+        if record["fingerprint"] != plan.fingerprint():
+            before, now = make_plan(record["parameters"]).model_dump(), plan.model_dump()
+            changed = [
+                f"{name}={now[name]!r} (was {before[name]!r})" for name in now if now[name] != before[name]
+            ]
+            raise RxbookError(f"{path.name} was begun with other parameters: {', '.join(changed)}")
+        before, now = json.loads((path / "host.json").read_text()), provenance.host()
+        for fact in ("kernel_version", "cpu_model", "cpu_count"):
+            if before[fact] != now[fact]:
+                raise RxbookError(
+                    f"{path.name} was begun on another machine: {fact} was {before[fact]}, is {now[fact]}"
+                )
+        text = (path / "samples.csv").read_bytes()
+        if not text.endswith(b"\n"):  # the last line was cut short
+            os.truncate(path / "samples.csv", text.rfind(b"\n") + 1)
+        return cls(path, plan, record["seed"])
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Write one window; a kill after this loses nothing of it."""
+        self._writer.writerow(row)
+        self._samples.flush()
+
+    def log(self, line: str) -> None:
+        """Add a line to log.txt, with the time."""
+        with open(self.path / "log.txt", "a") as file:
+            file.write(f"{_now()} {line}\n")
+
+    def add_to_host(self, facts: dict[str, Any]) -> None:
+        """Add what is only known after the run to host.json."""
+        host = json.loads((self.path / "host.json").read_text())
+        write_json(self.path / "host.json", host | facts)
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Write run.json, by which the run is finished, and close."""
+        record = json.loads((self.path / "plan.json").read_text())
+        versions = json.loads((self.path / "host.json").read_text())["versions"]
+        write_json(
+            self.path / "run.json",
+            {"status": "finished", **record, "finished_utc": _now(), "versions": versions, **facts},
+        )
+        self.close()
+
+    def discard_if_empty(self) -> None:
+        """Take a run back that measured nothing: a folder without a window is no run."""
+        if read_samples(self.path / "samples.csv").empty:
+            for name in ("plan.json", "host.json", "samples.csv", "log.txt"):
+                (self.path / name).unlink(missing_ok=True)
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+
+    def close(self) -> None:
+        """Let go of the folder; without `finish` the run stays interrupted."""
+        self._samples.close()
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write by rename, so that a reader never sees half a file."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=1) + "\n")
+    part.rename(path)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

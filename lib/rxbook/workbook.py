@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a notebook calls: its parameters become a plan, the plan a run, and the run its tables."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import io
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from IPython.display import Image, display
+
+from rxbook import doctor, measure, render, report, runs
+from rxbook.kernel import facts
+from rxbook.plan import MIN_BLOCKS, Plan, make_plan
+from rxbook.progress import NotebookProgress
+from rxbook.runs import Folder, Run
+
+__all__ = ["PLACE", "parameters", "run", "show_figure", "show_table"]
+
+PLACE = ("runs_dir", "run_name")
+"""Parameters of every notebook that say where a run is written, not what it measures."""
+
+
+def parameters(variables: dict[str, Any]) -> dict[str, Any]:
+    """The parameters among a notebook's variables.
+
+    Those that papermill put in are taken by name from its cell, so that a misspelt one is refused and not
+    silently ignored.
+    """
+    names = [name for name in (*Plan.model_fields, *PLACE) if name in variables]
+    names += [name for name in _injected(variables.get("In", [])) if name not in names]
+    return {name: variables[name] for name in names}
+
+
+def _injected(cells: list[str]) -> list[str]:
+    """Names that the cell assigns which papermill adds; it begins with a comment of papermill's."""
+    for source in cells:
+        if source.startswith("# Parameters\n"):
+            return [node.targets[0].id for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+    return []
+
+
+def run(notebook: str, variables: dict[str, Any]) -> Run:
+    """Measure what a notebook's parameters ask for; where this machine cannot, load the recorded sample.
+
+    A `run_name` that was interrupted is gone on with; one that is finished is loaded and not touched.
+    Raises RxbookError for wrong parameters.
+    """
+    given = parameters(variables)
+    place = {name: given.pop(name, "") for name in PLACE}
+    plan = make_plan(given)
+    folder = Path(place["runs_dir"] or runs.RUNS)
+    path = folder / (place["run_name"] or runs.new_name(notebook))
+    if (path / "run.json").exists():
+        print(f"{path.name} is finished: shown as it was measured, nothing is measured again")
+        return runs.load(path)
+    able, reasons = doctor.can_run_live(doctor.checks())
+    if not able:
+        print("RECORDED sample, nothing was measured here: " + "; ".join(reasons), file=sys.stderr)
+        print("For a live run: `rxbook doctor` names each remedy.", file=sys.stderr)
+        return runs.recorded(notebook)
+    return _measure(path, plan)
+
+
+def _measure(path: Path, plan: Plan) -> Run:
+    cells = plan.cells(facts.kernel_release())
+    if plan.blocks < MIN_BLOCKS:
+        print(f"blocks={plan.blocks}: below {MIN_BLOCKS} an interval says little", file=sys.stderr)
+    if (path / "plan.json").exists():
+        folder = Folder.resume(path, plan)
+    else:
+        seed = secrets.randbelow(2**32) if plan.seed is None else plan.seed
+        folder = Folder.create(path, plan, seed)
+    progress = NotebookProgress(len(cells))
+    try:
+        folder.log(f"measuring {len(cells)} cells in {plan.blocks} blocks")
+        about = measure.measure(folder, cells, progress)
+        finished = dataclasses.replace(runs.load(path), status="finished")
+        report.save(finished)
+        folder.log("finished")
+        folder.finish(about)
+    except BaseException as error:
+        folder.log(f"interrupted: {type(error).__name__} {error}")
+        folder.discard_if_empty()
+        raise
+    finally:
+        folder.close()
+        progress.close()
+    return finished
+
+
+def show_table(run: Run, name: str) -> None:
+    """Show one of the run's tables, by the name of its file: HTML in a notebook, text in a terminal."""
+    table = report.tables_of(run)[name]
+    display({"text/html": render.html(table), "text/plain": render.text(table)}, raw=True)
+
+
+def show_figure(run: Run, name: str) -> None:
+    """Show one of the run's figures, by the name of its file."""
+    picture = io.BytesIO()
+    report.figures_of(run)[name].savefig(picture, format="png", dpi=110)
+    display(Image(picture.getvalue()))
