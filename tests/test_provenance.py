@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from rxbook import provenance
-from rxbook.kernel import facts
+from rxbook.kernel import facts, libbpf
 
 LIB = str(Path(facts.__file__).resolve().parents[2])
 
@@ -92,7 +93,7 @@ def test_a_missing_libbpf_leaves_the_rest(monkeypatch):
     def missing():
         raise provenance.RxbookError("libbpf.so.1 is not installed")
 
-    monkeypatch.setattr(facts, "load_libbpf", missing)
+    monkeypatch.setattr(libbpf, "library", missing)
     told = provenance.host()
     assert told["btf"] is None and told["versions"]["libbpf"] is None and told["config_hash"] is not ...
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from rxbook.kernel import facts, probes
+from rxbook.kernel.libbpf import LIBBPF_PACKAGES
 
 __all__ = ["Check", "Findings", "can_run_live", "checks", "gather", "judge", "report"]
 
@@ -113,14 +114,14 @@ def _root(seen: Findings) -> Check:
 def _libbpf(seen: Findings) -> Check:
     if seen.libbpf:
         return Check("libbpf", "ok", seen.libbpf)
-    return Check("libbpf", "missing", "libbpf.so.1 is not installed", facts.LIBBPF_PACKAGES)
+    return Check("libbpf", "missing", "libbpf.so.1 is not installed", LIBBPF_PACKAGES)
 
 
 def _btf(seen: Findings) -> Check:
     if seen.btf is not None:
         return Check("BTF", "ok", "the kernel describes its types")
     if seen.libbpf is None:
-        return Check("BTF", "warn", "cannot be read without libbpf", facts.LIBBPF_PACKAGES)
+        return Check("BTF", "warn", "cannot be read without libbpf", LIBBPF_PACKAGES)
     finding = "none: what this kernel's cpumap can do is not known"
     return Check("BTF", "warn", finding, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y")
 
@@ -131,7 +132,7 @@ def _probed(seen: Findings, name: str, trouble: str, works: str, remedy: str) ->
     if trouble == probes.NEEDS_ROOT:
         return Check(name, "warn", trouble, AS_ROOT)
     if seen.libbpf is None:
-        return Check(name, "missing", "cannot be tried without libbpf", facts.LIBBPF_PACKAGES)
+        return Check(name, "missing", "cannot be tried without libbpf", LIBBPF_PACKAGES)
     return Check(name, "missing", trouble, remedy)
 
 

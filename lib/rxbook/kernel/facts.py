@@ -18,9 +18,9 @@ from typing import Any
 import pyperf
 
 from rxbook import RxbookError
+from rxbook.kernel import libbpf
 
 __all__ = [
-    "LIBBPF_PACKAGES",
     "allowed_options",
     "btf_facts",
     "btf_members",
@@ -31,7 +31,6 @@ __all__ = [
     "kernel_release",
     "kernel_version",
     "libbpf_version",
-    "load_libbpf",
     "machine",
     "memory_mib",
     "mitigations",
@@ -42,8 +41,6 @@ __all__ = [
     "symbols",
     "virtualised",
 ]
-
-LIBBPF_PACKAGES = "Debian: apt install libbpf1; Fedora: dnf install libbpf"
 
 CPU_ROOT = Path("/sys/devices/system/cpu")
 BTF_VMLINUX = Path("/sys/kernel/btf/vmlinux")
@@ -128,18 +125,10 @@ def symbols(*names: str) -> dict[str, bool] | None:
 # --- BTF, through libbpf
 
 
-def load_libbpf() -> ctypes.CDLL:
-    """The system's libbpf. Raises RxbookError that names the package where there is none."""
-    try:
-        return ctypes.CDLL("libbpf.so.1")
-    except OSError:
-        raise RxbookError(f"libbpf.so.1 is not installed. {LIBBPF_PACKAGES}") from None
-
-
 def libbpf_version() -> str | None:
     """As "1.1"; None where libbpf is not installed."""
     try:
-        library = load_libbpf()
+        library = libbpf.library()
     except RxbookError:
         return None
     return f"{library.libbpf_major_version()}.{library.libbpf_minor_version()}"
@@ -150,11 +139,8 @@ def btf_members(*structs: str) -> dict[str, list[str] | None] | None:
 
     Raises RxbookError where libbpf is not installed.
     """
-    library = load_libbpf()
-    if not BTF_VMLINUX.exists():
-        return None
-    library.btf__load_vmlinux_btf.restype = ctypes.c_void_p
-    btf = ctypes.c_void_p(library.btf__load_vmlinux_btf())
+    library = libbpf.library()
+    btf = library.btf__load_vmlinux_btf() if BTF_VMLINUX.exists() else None
     if not btf:
         return None
     try:
@@ -163,18 +149,16 @@ def btf_members(*structs: str) -> dict[str, list[str] | None] | None:
         library.btf__free(btf)
 
 
-def _struct_members(library: ctypes.CDLL, btf: ctypes.c_void_p, name: str) -> list[str] | None:
+def _struct_members(library: ctypes.CDLL, btf: int, name: str) -> list[str] | None:
     kind_struct = 4
-    number = library.btf__find_by_name_kind(btf, name.encode(), ctypes.c_uint32(kind_struct))
+    number = library.btf__find_by_name_kind(btf, name.encode(), kind_struct)
     if number < 0:
         return None
-    library.btf__type_by_id.restype = ctypes.c_void_p
-    library.btf__name_by_offset.restype = ctypes.c_char_p
     # a btf_type is three 32-bit words; the low half of the second says how many btf_members follow it, and
     # each of these is three words and starts with its name
-    header = library.btf__type_by_id(btf, ctypes.c_uint32(number))
+    header = library.btf__type_by_id(btf, number)
     count = ctypes.c_uint32.from_address(header + 4).value & 0xFFFF
-    offsets = [ctypes.c_uint32.from_address(header + 12 + 12 * index) for index in range(count)]
+    offsets = [ctypes.c_uint32.from_address(header + 12 + 12 * index).value for index in range(count)]
     return [library.btf__name_by_offset(btf, offset).decode() for offset in offsets]
 
 

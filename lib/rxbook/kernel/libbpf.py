@@ -18,6 +18,7 @@ from pathlib import Path
 from rxbook import RxbookError
 
 __all__ = [
+    "LIBBPF_PACKAGES",
     "BpfObject",
     "attach_netfilter",
     "attach_raw_tracepoint",
@@ -25,6 +26,9 @@ __all__ = [
     "library",
     "run_live_frames",
 ]
+
+LIBBPF_PACKAGES = "Debian: apt install libbpf1; Fedora: dnf install libbpf"
+"""Where libbpf.so.1 comes from."""
 
 OBJECTS = Path(__file__).parent / "bpf"
 
@@ -44,9 +48,7 @@ def library() -> ctypes.CDLL:
     try:
         libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
     except OSError:
-        raise RxbookError(
-            "libbpf.so.1 is not installed. Debian: apt install libbpf1; Fedora: dnf install libbpf"
-        ) from None
+        raise RxbookError(f"libbpf.so.1 is not installed. {LIBBPF_PACKAGES}") from None
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     for name, result, arguments in [
         ("bpf_object__open_file", pointer, [text, pointer]),
@@ -63,6 +65,13 @@ def library() -> ctypes.CDLL:
         ("bpf_obj_get_info_by_fd", ctypes.c_int, [ctypes.c_int, pointer, pointer]),
         ("bpf_raw_tracepoint_open", ctypes.c_int, [text, ctypes.c_int]),
         ("bpf_prog_test_run_opts", ctypes.c_int, [ctypes.c_int, pointer]),
+        ("btf__load_vmlinux_btf", pointer, []),
+        ("btf__free", None, [pointer]),
+        ("btf__find_by_name_kind", ctypes.c_int32, [pointer, text, ctypes.c_uint32]),
+        ("btf__type_by_id", pointer, [pointer, ctypes.c_uint32]),
+        ("btf__name_by_offset", text, [pointer, ctypes.c_uint32]),
+        ("libbpf_major_version", ctypes.c_uint32, []),
+        ("libbpf_minor_version", ctypes.c_uint32, []),
     ]:
         function = getattr(libbpf, name)
         function.restype, function.argtypes = result, arguments

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import json
 import os
 import platform
@@ -23,18 +24,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rxbook import RxbookError
-from rxbook.kernel import facts
+from rxbook.kernel import libbpf
 
 __all__ = ["NEEDS_ROOT", "NO_COUNTER_WITHOUT_ROOT", "cycle_counter", "perf_version", "probe"]
 
 NEEDS_ROOT = "not tried without root"
 TIMEOUT_S = 20
 
-CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
-MS_REC, MS_PRIVATE = 0x4000, 0x40000
-PROG_TYPE_XDP, MAP_TYPE_CPUMAP, ATTACH_XDP = 6, 16, 37
-TEST_XDP_LIVE_FRAMES = 1 << 1
-XDP_FLAGS_DRV_MODE = 1 << 2
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
 """System call numbers by machine: the C library has no wrapper."""
 NO_COUNTER_WITHOUT_ROOT = "not allowed without root"
@@ -101,56 +97,11 @@ def cycle_counter() -> str:
 # --- in the child
 
 
-class _RunOptions(ctypes.Structure):
-    """libbpf's struct bpf_test_run_opts."""
-
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("data_in", ctypes.c_char_p),
-        ("data_out", ctypes.c_void_p),
-        ("data_size_in", ctypes.c_uint32),
-        ("data_size_out", ctypes.c_uint32),
-        ("ctx_in", ctypes.c_void_p),
-        ("ctx_out", ctypes.c_void_p),
-        ("ctx_size_in", ctypes.c_uint32),
-        ("ctx_size_out", ctypes.c_uint32),
-        ("retval", ctypes.c_uint32),
-        ("repeat", ctypes.c_int),
-        ("duration", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("cpu", ctypes.c_uint32),
-        ("batch_size", ctypes.c_uint32),
-    )
-
-
-class _LinkOptions(ctypes.Structure):
-    """The start of libbpf's struct bpf_link_create_opts: what is left out counts as zero."""
-
-    _fields_ = (("size", ctypes.c_size_t), ("flags", ctypes.c_uint32))
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        raise OSError(-result, os.strerror(-result))
-    return result
-
-
-def _load_drop() -> int:
-    """Load a program that drops every frame: `r0 = XDP_DROP; exit`. Returns its file descriptor."""
-    code = struct.pack("=BBhi", 0xB7, 0, 0, 1) + struct.pack("=BBhi", 0x95, 0, 0, 0)
-    load = facts.load_libbpf().bpf_prog_load
-    return _checked(load(PROG_TYPE_XDP, b"rxbook_probe", b"Dual BSD/GPL", code, ctypes.c_size_t(2), None))
-
-
 def _live_frames() -> None:
-    frame = bytes(64)
-    options = _RunOptions(data_in=frame, data_size_in=len(frame), repeat=1, flags=TEST_XDP_LIVE_FRAMES)
-    options.size = ctypes.sizeof(options)
-    _checked(facts.load_libbpf().bpf_prog_test_run_opts(_load_drop(), ctypes.byref(options)))
+    libbpf.run_live_frames(_sender().program_fd("send_nothing"), bytes(64), ingress_ifindex=0, repeat=1)
 
 
 def _veth() -> None:
-    # netlink is needed nowhere else here, and takes a while to import
     from pyroute2 import IPRoute, NetlinkError
 
     try:
@@ -159,26 +110,27 @@ def _veth() -> None:
             for end in ENDS:
                 netlink.link("set", index=socket.if_nametoindex(end), state="up")
     except NetlinkError as error:
-        raise OSError(error.code, os.strerror(error.code)) from None
+        raise RxbookError(os.strerror(error.code)) from None
 
 
 def _native_xdp() -> None:
-    options = _LinkOptions(flags=XDP_FLAGS_DRV_MODE)
-    options.size = ctypes.sizeof(options)
-    create = facts.load_libbpf().bpf_link_create
     # the link stays with this process: NAPI, which the next probe needs, runs as long as it does
-    _checked(create(_load_drop(), socket.if_nametoindex(ENDS[0]), ATTACH_XDP, ctypes.byref(options)))
+    libbpf.attach_xdp(_sender().program_fd("send_nothing"), socket.if_nametoindex(ENDS[0]))
 
 
 def _threaded_napi() -> None:
-    # /sys shows the network namespace of whoever mounted it
-    _libc("mount", b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
     Path(f"/sys/class/net/{ENDS[0]}/threaded").write_text("1")
 
 
 def _cpumap() -> None:
-    create = facts.load_libbpf().bpf_map_create
-    _checked(create(MAP_TYPE_CPUMAP, b"rxbook_probe", 4, 8, 1, None))
+    cpu, queue_size, program = 0, 64, 0
+    receiver = libbpf.BpfObject("receive", map_entries={"cpus": os.cpu_count() or 1})
+    receiver.update("cpus", struct.pack("=I", cpu), struct.pack("=Ii", queue_size, program))
+
+
+@functools.cache
+def _sender() -> libbpf.BpfObject:
+    return libbpf.BpfObject("send", struct.pack("=I", 0))
 
 
 PROBES: dict[str, Callable[[], None]] = {
@@ -188,13 +140,6 @@ PROBES: dict[str, Callable[[], None]] = {
     "threaded_napi": _threaded_napi,
     "cpumap": _cpumap,
 }
-
-
-def _libc(function: str, *arguments: object) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, function)(*arguments) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def _attempt(action: Callable[[], None]) -> str:
@@ -207,14 +152,11 @@ def _attempt(action: Callable[[], None]) -> str:
     return ""
 
 
-def _leave_the_machine() -> None:
-    """From here on this process sees no interface of the machine, and no mount of its own gets out."""
-    _libc("unshare", CLONE_NEWNET | CLONE_NEWNS)
-    _libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
-
-
 def _main() -> None:
-    if refused := _attempt(_leave_the_machine):
+    # netlink is needed nowhere else here, and takes a while to import
+    from rxbook.kernel.namespaces import enter_private_namespace
+
+    if refused := _attempt(enter_private_namespace):
         print(json.dumps(dict.fromkeys(PROBES, f"no namespace can be made: {refused}")))
         return
     print(json.dumps({name: _attempt(action) for name, action in PROBES.items()}))
