@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+import socket
 import struct
 import threading
 import time
@@ -82,7 +84,8 @@ class LiveFrames:
         deadline = time.monotonic() + STOP_DEADLINE_S
         while self._thread.is_alive():
             # again and again: a signal between two system calls is not seen by the next one
-            signal.pthread_kill(self._thread.ident, signal.SIGUSR1)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pthread_kill(self._thread.ident, signal.SIGUSR1)
             self._thread.join(0.002)
             if time.monotonic() > deadline:
                 raise RxbookError(f"the sender did not stop within {STOP_DEADLINE_S} s")
@@ -97,6 +100,18 @@ class LiveFrames:
         start = time.monotonic()
         libbpf.run_live_frames(self._program, self._frame, self._ifindex, count, self._batch)
         return time.monotonic() - start
+
+    def send_nothing(self, count: int, parked: bool) -> float:
+        """Run the bare loop, whose program drops each frame, from this thread; returns the seconds it took."""
+        program = self._bpf.program_fd("send_nothing")
+        link = libbpf.attach_xdp(program, socket.if_nametoindex("lo"), generic=True) if parked else None
+        os.sched_setaffinity(0, {self._cpu})
+        start = time.monotonic()
+        libbpf.run_live_frames(program, self._frame, self._ifindex, count, self._batch)
+        seconds = time.monotonic() - start
+        if link is not None:
+            os.close(link)
+        return seconds
 
     def _send(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rxbook import RxbookError
@@ -37,15 +38,15 @@ class CounterFile:
         os.close(self._file)
 
 
-def find_kthread(name: str) -> int:
-    """Process id of the kernel thread whose name starts with `name`; raises RxbookError if there is none."""
+def find_kthread(pattern: str) -> int:
+    """Process id of the kernel thread of that name, `*` for any end; raises RxbookError if there is none."""
     for comm in Path("/proc").glob("[0-9]*/comm"):
         try:
-            if comm.read_text().startswith(name):
+            if fnmatchcase(comm.read_text().strip(), pattern):
                 return int(comm.parent.name)
         except OSError:  # a process that ended meanwhile
             continue
-    raise RxbookError(f"no kernel thread is named {name}*: its CPU time cannot be read")
+    raise RxbookError(f"no kernel thread is named {pattern}: its CPU time cannot be read")
 
 
 def cpu_time_ns(pid: int) -> int:

@@ -61,7 +61,7 @@ class Device:
         Path(f"/sys/class/net/{self.name}/threaded").write_text("1" if threaded else "0")
         if not threaded:
             return None
-        pid = counters.find_kthread(f"napi/{self.name}-")
+        pid = counters.find_kthread(f"napi/{self.name}-*")
         os.sched_setaffinity(pid, {self.cpu})
         return pid
 

@@ -7,6 +7,7 @@ standard input tells them so where no signal can (another host).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -36,6 +37,8 @@ class Role:
             start_new_session=True,  # Ctrl-C is for the run, which then tells us
         )
         self.pid = self._process.pid
+        self._asked = 0
+        self._read = bytearray()
 
     def call(self, command: str, timeout_s: float = 30.0, **arguments: Any) -> Any:
         """The answer to one request. Raises RxbookError with what the process said went wrong."""
@@ -44,24 +47,43 @@ class Role:
 
     def ask(self, command: str, **arguments: Any) -> None:
         """Send a request; `answer` fetches what comes of it."""
+        self._asked += 1
         try:
-            self._process.stdin.write(json.dumps([command, arguments]).encode() + b"\n")
+            self._process.stdin.write(json.dumps([self._asked, command, arguments]).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended(command) from None
 
     def answer(self, command: str, timeout_s: float = 30.0) -> Any:
         """The answer to the request sent last."""
-        readable, _, _ = select.select([self._process.stdout], [], [], timeout_s)
-        if not readable:
-            raise RxbookError(f"the {self.name} did not answer {command!r} within {timeout_s:g} s")
-        line = self._process.stdout.readline()
-        if not line:
-            raise self._ended(command)
-        error, result = json.loads(line)
+        deadline = time.monotonic() + timeout_s
+        number = None
+        while number != self._asked:  # Ctrl-C in a call leaves its answer to the next one
+            line = self._read_line(deadline)
+            if line is None:
+                raise RxbookError(f"the {self.name} did not answer {command!r} within {timeout_s:g} s")
+            if not line:
+                raise self._ended(command)
+            number, error, result = json.loads(line)
         if error:
             raise RxbookError(f"{self.name}: {error}")
         return result
+
+    def _read_line(self, deadline: float) -> bytes | None:
+        """A line, or nothing where the process ended, or None where none came in time."""
+        seen = 0
+        while (end := self._read.find(b"\n", seen)) < 0:
+            seen = len(self._read)
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._process.stdout], [], [], left)[0]:
+                return None
+            part = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not part:
+                return b""
+            self._read += part
+        line = bytes(self._read[: end + 1])
+        del self._read[: end + 1]
+        return line
 
     def _ended(self, command: str) -> RxbookError:
         code = self._process.wait()
@@ -71,14 +93,17 @@ class Role:
 
     def close(self) -> None:
         """End the process: by the end of its input, then by force."""
-        self._process.stdin.close()
         try:
+            with contextlib.suppress(BrokenPipeError):  # it ended before it read the last request
+                self._process.stdin.close()
             self._process.wait(2)
         except subprocess.TimeoutExpired:
+            pass
+        finally:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
+            self._process.stdout.close()
+            self._errors.close()
 
 
 def serve(commands: dict[str, Callable[..., Any]]) -> None:
@@ -86,13 +111,13 @@ def serve(commands: dict[str, Callable[..., Any]]) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a stray print must not look like an answer
     for line in sys.stdin:
-        command, arguments = json.loads(line)
+        number, command, arguments = json.loads(line)
         try:
-            answer = [None, commands[command](**arguments)]
+            answer = [number, None, commands[command](**arguments)]
         except RxbookError as error:
-            answer = [str(error), None]
+            answer = [number, str(error), None]
         except Exception as error:
-            answer = [f"{command}: {type(error).__name__}: {error}", None]
+            answer = [number, f"{command}: {type(error).__name__}: {error}", None]
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

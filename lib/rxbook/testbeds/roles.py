@@ -46,6 +46,10 @@ class Sender:
         """Send `count` frames and return the seconds they took."""
         return self._generator.send(count)
 
+    def send_nothing(self, count: int, parked: bool = True) -> float:
+        """Run the bare live-frame loop on `count` frames and return the seconds it took."""
+        return self._generator.send_nothing(count, parked)
+
 
 class Receiver:
     """Stands in a namespace of its own, receives, and counts."""
@@ -53,6 +57,7 @@ class Receiver:
     def __init__(self) -> None:
         self._receivers: dict[str, Any] = {}
         self._receiver: Any = None
+        self._schedstat: counters.CounterFile | None = None
         self._filters: tuple[int, ...] = ()
 
     def connect(self, name: str, cpu: int) -> dict[str, str]:
@@ -80,6 +85,8 @@ class Receiver:
             self._leave_receiver()
             self._receiver = self._receivers[receiver]
             self._receiver.start()
+            if self._schedstat:
+                self._schedstat.close()
             self._schedstat = counters.CounterFile(f"/proc/{self._receiver.pid}/schedstat")
         self._offloads.apply(offloads)
         if drop_tcp and not self._filters:
@@ -133,10 +140,17 @@ class Receiver:
 
     def restore(self) -> dict[str, str]:
         """Take everything back that `configure` changed. Returns the offloads as they are then."""
-        self._leave_receiver()
         self._remove_filters()
+        self._leave_receiver()
         self._offloads.restore()
         return self._offloads.read()
+
+    def _wait_until_quiet(self) -> None:
+        """Queues hold TCP segments after the sender stopped; none may be answered with a reset."""
+        before = None
+        while (now := self._receiver.frames()) != before:
+            before = now
+            time.sleep(0.005)
 
     def _leave_receiver(self) -> None:
         if self._receiver:
@@ -144,6 +158,8 @@ class Receiver:
         self._receiver = None
 
     def _remove_filters(self) -> None:
+        if self._filters and self._receiver:
+            self._wait_until_quiet()
         for link in self._filters:
             os.close(link)
         self._filters = ()

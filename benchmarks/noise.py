@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A/A: the same cell under two names. What is found to differ is a false alarm."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from rxbook import measure, runs, statistics
+from rxbook.plan import make_plan
+
+SECONDS = 60
+COMPARISONS, PAIRS = 100, 10
+WINDOWS = {0.1: 0.03, 0.2: 0.03, 0.5: 0.03, 1.0: 0.03}
+"""Window lengths to choose from, each with its warm-up, seconds."""
+
+
+def main() -> None:
+    """Print the half-width after 60 s, and the false alarms of 100 short comparisons."""
+    for gro in ("off", "on"):
+        samples = record({"gro": gro}, SECONDS)
+        found = statistics.noise_floor(samples).iloc[0]
+        print(f"GRO {gro}: half-width after {SECONDS} s: {found['half_width']:.1%} (aim: 3 % at most), "
+              f"{found['n']} pairs", flush=True)  # fmt: skip
+    samples = record({"gro": "on"}, 1.08 * COMPARISONS * PAIRS * 2 * 0.24)
+    alarms = cut_alarms(samples, PAIRS, COMPARISONS)
+    print(
+        f"false alarms at the 5 % level: {alarms} of {COMPARISONS} comparisons of {PAIRS} pairs (aim: 8 at most)"
+    )
+
+
+def compare_windows() -> None:
+    """Print the half-width after 60 s for several window lengths, 2 x 60 s each, alternating."""
+    widths: dict[float, list[float]] = {window_s: [] for window_s in WINDOWS}
+    for _ in range(2):
+        for window_s, warmup_s in WINDOWS.items():
+            samples = record({"gro": "off,on", "window_s": window_s, "warmup_s": warmup_s}, SECONDS, aa=False)
+            widths[window_s].append(statistics.compare(samples, {"gro": "off"}, {"gro": "on"}).half_width)
+            print(f"window {window_s} s, off against on, {len(samples) // 2} pairs in {SECONDS} s: "
+                  f"half-width {widths[window_s][-1]:.1%}", flush=True)  # fmt: skip
+
+
+def record(parameters: dict[str, object], seconds: float, aa: bool = True) -> pd.DataFrame:
+    """Samples of a run that takes about so many seconds."""
+    plan = make_plan({**parameters, "aa": aa})
+    per_block = len(plan.cells("here")) * (plan.window_s + plan.warmup_s + 0.01)
+    plan = plan.model_copy(update={"blocks": int(seconds / per_block)})
+    with tempfile.TemporaryDirectory() as folder:
+        written = runs.Folder.create(Path(folder), plan, seed=1)
+        measure.measure(written, plan.cells("here"))
+        written.close()
+        return runs.read_samples(Path(folder) / "samples.csv")
+
+
+def cut_alarms(samples: pd.DataFrame, pairs: int, comparisons: int) -> int:
+    """Comparisons that differ, of stretches of `pairs` blocks whose windows all count."""
+    whole = statistics.usable(samples).groupby("block").filter(lambda block: len(block) == 2)
+    blocks = np.unique(whole["block"])[: pairs * comparisons]
+    if len(blocks) < pairs * comparisons:
+        print(f"only {len(blocks) // pairs} comparisons could be cut: the other windows are flagged")
+    cuts = [whole[whole["block"].isin(cut)] for cut in np.array_split(blocks, len(blocks) // pairs)]
+    return sum(bool(statistics.noise_floor(cut).iloc[0]["false_alarm"]) for cut in cuts)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`make bench`: the speed figures that the project set itself, measured here and now, as root.
+
+Usage: run.py [generator|start|noise|windows ...]; without a name all but `windows`, about 12 minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import generator
+import noise
+import start
+
+ALL = {
+    "generator": generator.main,
+    "start": start.main,
+    "noise": noise.main,
+    "windows": noise.compare_windows,
+}
+USUAL = ["generator", "start", "noise"]
+
+
+def main() -> None:
+    """Run the benchmarks that are named, or the usual ones."""
+    names = sys.argv[1:] or USUAL
+    unknown = [name for name in names if name not in ALL]
+    if unknown:
+        sys.exit(f"no benchmark is named {', '.join(unknown)}; there are: {', '.join(ALL)}")
+    for name in names:
+        print(f"== {name}", flush=True)
+        ALL[name]()
+
+
+if __name__ == "__main__":
+    main()
