@@ -21,7 +21,6 @@ __all__ = ["connect_veth", "die_with_parent", "enter_private_namespace", "parkin
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
 PR_SET_PDEATHSIG = 1
-ADDR_GEN_NONE = 1
 IFA_F_NODAD = 0x02
 
 
@@ -46,6 +45,8 @@ def enter_private_namespace() -> None:
     _libc("mount", b"sysfs", b"/sys", b"sysfs", 0, None)
     if not Path("/proc/self/net/snmp6").exists():
         raise RxbookError("this kernel runs without IPv6: boot it without ipv6.disable=1")
+    # without link-local addresses of the kernel's own making nobody asks for routers
+    Path("/proc/sys/net/ipv6/conf/default/addr_gen_mode").write_text("1")
 
 
 def connect_veth(name: str, mac: bytes, peer_name: str, peer_mac: bytes, peer_pid: int) -> int:
@@ -69,11 +70,12 @@ def set_address(name: str, addresses: list[str]) -> int:
     """
     with IPRoute() as ip:
         index = ip.link_lookup(ifname=name)[0]
+        ip.link("set", index=index, arp=False)
         for address in addresses:
             host, length = address.split("/")
             flags = IFA_F_NODAD if ":" in host else 0
             ip.addr("add", index=index, address=host, prefixlen=int(length), flags=flags)
-        ip.link("set", index=index, state="up", arp=False)
+        ip.link("set", index=index, state="up")
         return index
 
 
