@@ -13,11 +13,11 @@ import itertools
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rxbook import RxbookError, frames
 
-__all__ = ["MIN_BLOCKS", "Cell", "Plan", "make_plan"]
+__all__ = ["MIN_BLOCKS", "Cell", "Plan", "allowed", "make_plan"]
 
 MIN_BLOCKS = 5
 """Below this a comparison has too few pairs for a 95 % interval worth printing."""
@@ -48,13 +48,36 @@ def _as_bool(value: Any) -> Any:
     raise ValueError("say true or false")
 
 
+def _as_number(value: Any) -> Any:
+    if isinstance(value, bool):  # which Python takes for 0 or 1
+        raise ValueError("a number is wanted")
+    return value
+
+
+def _as_ip_version(value: Any) -> Any:
+    return int(value) if value in ("4", "6") else value
+
+
+def _printable(value: str) -> str:
+    if not (value.isascii() and value.isprintable() and value.strip()):
+        raise ValueError("a mail cannot show it")
+    return value
+
+
 OnOff = Annotated[Literal["off", "on"], BeforeValidator(_as_on_off)]
 YesNo = Annotated[bool, BeforeValidator(_as_bool)]
-Variant = Annotated[str, Field(min_length=1, max_length=30)]
+Whole = Annotated[int, BeforeValidator(_as_number)]
+Number = Annotated[float, BeforeValidator(_as_number)]
+IpVersion = Annotated[Literal[4, 6], BeforeValidator(_as_ip_version)]
+Variant = Annotated[str, Field(min_length=1, max_length=30), AfterValidator(_printable)]
 
 
 def _axis(item: Any) -> Any:
     return Annotated[list[item], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+def _whole(low: int, high: int) -> Any:
+    return Annotated[Whole, Field(ge=low, le=high)]
 
 
 class Cell(BaseModel):
@@ -108,14 +131,16 @@ class Plan(BaseModel):
         ["cpumap"], description="cpumap: redirect to another CPU, GRO there; stack: GRO in veth's own NAPI"
     )
     gro: _axis(OnOff) = Field(["off", "on"], description="generic-receive-offload of the receiver's device")
-    frame_sizes: _axis(int) = Field([64], description="bytes on the wire, the 4-byte FCS included")
+    frame_sizes: _axis(Whole) = Field([64], description="bytes on the wire, the 4-byte FCS included")
     udp_csum: _axis(Literal["computed", "zero"]) = Field(
         ["computed"], description="UDP checksum of the frames"
     )
-    flows: _axis(int) = Field([1], description="distinct source ports")
-    burst: _axis(int) = Field([1], description="consecutive frames of a flow (no meaning with one flow)")
+    flows: _axis(_whole(1, frames.MAX_FLOWS)) = Field([1], description="distinct source ports")
+    burst: _axis(_whole(1, frames.MAX_BURST)) = Field(
+        [1], description="consecutive frames of a flow; no meaning with one flow"
+    )
     protocol: _axis(Literal["udp", "tcp"]) = Field(["udp"], description="TCP sends segments in sequence")
-    ip_version: Literal[4, 6] | None = Field(
+    ip_version: IpVersion | None = Field(
         None, description="of the packet that carries UDP or TCP; default 4, or what encap says"
     )
     encap: _axis(Literal["none", "4in4", "4in6", "6in6"]) = Field(["none"], description="IP in IP")
@@ -126,12 +151,14 @@ class Plan(BaseModel):
     drop_tcp: YesNo = Field(True, description="netfilter drops TCP at prerouting, so no resets are sent")
 
     # the measurement
-    window_s: float = Field(0.2, ge=0.02, le=60, description="length of one window, seconds")
-    warmup_s: float = Field(0.03, ge=0.0, le=10, description="traffic before each window, discarded, seconds")
-    blocks: int = Field(40, ge=1, le=10000, description="passes over all cells, each in a fresh random order")
-    seed: int | None = Field(None, ge=0, description="of the random order; default: drawn and recorded")
+    window_s: Number = Field(0.2, ge=0.02, le=60, description="length of one window, seconds")
+    warmup_s: Number = Field(0.03, ge=0, le=10, description="traffic before each window, discarded, seconds")
+    blocks: Whole = Field(
+        40, ge=1, le=10000, description="passes over all cells, each in a fresh random order"
+    )
+    seed: Whole | None = Field(None, ge=0, description="of the random order; default: drawn and recorded")
     aa: YesNo = Field(False, description="measure every cell twice under two names: prints the noise floor")
-    pressure_limit: float = Field(
+    pressure_limit: Number = Field(
         0.2,
         gt=0,
         le=1,
@@ -139,10 +166,13 @@ class Plan(BaseModel):
     )
 
     # the place
-    variant: Variant | None = Field(None, description="label of the kernel under test; default: its release")
-    sender_cpu: int = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
-    receiver_cpu: int = Field(1, ge=0, description="CPU whose rate is measured")
-    queue_size: int = Field(2048, ge=64, le=16384, description="frames that the cpumap queue holds")
+    variant: Variant | None = Field(
+        None,
+        description="label of the kernel under test; default: its release; papermill's -r keeps 6.10 a text",
+    )
+    sender_cpu: Whole = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
+    receiver_cpu: Whole = Field(1, ge=0, description="CPU whose rate is measured")
+    queue_size: Whole = Field(2048, ge=64, le=16384, description="frames that the cpumap queue holds")
 
     def cells(self, kernel_release: str) -> list[Cell]:
         """The product of all axes, in the order of the tables.
@@ -151,37 +181,34 @@ class Plan(BaseModel):
         """
         variant = self.variant or kernel_release
         variants = [f"{variant} (A)", f"{variant} (A again)"] if self.aa else [variant]
-        cells = []
-        for encap, protocol, receiver, flows, burst, size, csum, name, gro in itertools.product(
-            self.encap,
-            self.protocol,
-            self.receiver,
-            self.flows,
-            self.burst,
-            self.frame_sizes,
-            self.udp_csum,
-            variants,
-            self.gro,
-        ):
-            cell = Cell(
-                variant=name,
-                receiver=receiver,
-                gro=gro,
-                protocol=protocol,
-                ip_version=self._ip_version(encap),
-                encap=encap,
-                frame_size=size,
-                udp_csum=csum,
-                flows=flows,
-                burst=burst if flows > 1 else 1,
-                rx_udp_gro_forwarding=self.rx_udp_gro_forwarding,
-                rx_gro_list=self.rx_gro_list,
-                drop_tcp=self.drop_tcp,
-            )
+        axes = itertools.product(
+            self.encap, self.protocol, self.receiver, self.flows, self.burst, self.frame_sizes, self.udp_csum,
+            variants, self.gro,
+        )  # fmt: skip
+        cells = [self._cell(*values) for values in axes]
+        for cell in cells:
             frames.check(cell.frame_spec)
-            if cell not in cells:
-                cells.append(cell)
-        return cells
+        return list(dict.fromkeys(cells))
+
+    def _cell(
+        self, encap: str, protocol: str, receiver: str, flows: int, burst: int, size: int, csum: str,
+        variant: str, gro: str,
+    ) -> Cell:  # fmt: skip
+        return Cell(
+            variant=variant,
+            receiver=receiver,
+            gro=gro,
+            protocol=protocol,
+            ip_version=self._ip_version(encap),
+            encap=encap,
+            frame_size=size,
+            udp_csum=csum,
+            flows=flows,
+            burst=burst if flows > 1 else 1,
+            rx_udp_gro_forwarding=self.rx_udp_gro_forwarding,
+            rx_gro_list=self.rx_gro_list,
+            drop_tcp=self.drop_tcp,
+        )
 
     def _ip_version(self, encap: str) -> int:
         inner = {"none": self.ip_version or 4, "4in4": 4, "4in6": 4, "6in6": 6}[encap]
@@ -209,13 +236,14 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
     known = Plan.model_fields
     for name in parameters:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(known)
-            raise RxbookError(f"unknown parameter {name}={parameters[name]!r}; {hint}")
+            raise RxbookError(f"unknown parameter {name}={_shown(parameters[name])}; {hint}")
     try:
         plan = Plan(**parameters)
     except ValidationError as error:
-        raise RxbookError("\n".join(_explain(item) for item in error.errors())) from None
+        first = {item["loc"][0]: item for item in reversed(error.errors())}
+        raise RxbookError("\n".join(_explain(item) for item in reversed(first.values()))) from None
     if plan.sender_cpu == plan.receiver_cpu:
         raise RxbookError(
             f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
@@ -225,6 +253,41 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
     return plan
 
 
+def allowed(name: str) -> str:
+    """What a parameter may be, in words: "off or on", "a whole number, 1 to 10000"."""
+    return _in_words(Plan.model_json_schema()["properties"][name])
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:  # a type, or null for the default
+        return _in_words(schema["anyOf"][0])
+    if "enum" in schema:
+        *others, last = map(str, schema["enum"])
+        return f"{', '.join(others)} or {last}"
+    if schema["type"] == "array":
+        return _in_words(schema["items"]) + ", or a list of these"
+    kinds = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
+    if schema["type"] in kinds:
+        return kinds[schema["type"]] + _range_in_words(schema)
+    return f"text of at most {schema['maxLength']} ASCII characters"
+
+
+def _range_in_words(schema: dict[str, Any]) -> str:
+    # the names of JSON Schema, and those that pydantic uses where a validator stands before the bound
+    low, high = schema.get("minimum", schema.get("ge")), schema.get("maximum", schema.get("le"))
+    if "exclusiveMinimum" in schema:
+        return f" above {schema['exclusiveMinimum']}, at most {high}"
+    if high is None:
+        return "" if low is None else f", {low} or more"
+    return f", {low} to {high}"
+
+
 def _explain(item: dict[str, Any]) -> str:
-    name, value = item["loc"][0], item["input"]
-    return f"{name}={value!r}: {item['msg']} ({Plan.model_fields[name].description})"
+    name = item["loc"][0]
+    about = Plan.model_fields[name].description
+    return f"{name}={_shown(item['input'])}: say {allowed(name)} ({about})"
+
+
+def _shown(value: Any) -> str:
+    words = value if isinstance(value, str) and value.isprintable() and value else repr(value)
+    return words if len(words) <= 60 else words[:57] + "..."
