@@ -66,6 +66,18 @@ def clean() -> None:
         print(line)
 
 
+@app.command()
+def scrub(
+    run: Annotated[str, typer.Argument(help="a finished run, by name or folder")],
+    folder: Annotated[Path, typer.Argument(help="a new folder for the copy")],
+) -> None:
+    """Copy a run without host name, user, paths and commands, fit to be shared."""
+    from rxbook import runs
+
+    runs.scrub(runs.find(run), folder)
+    print(f"{folder} can be shared: host.json and samples.csv hold no names and no paths")
+
+
 def _parse(settings: list[str]) -> dict[str, str]:
     parsed = {}
     for setting in settings:

@@ -18,6 +18,10 @@ from rxbook.plan import Plan, make_plan
 __all__ = ["NOTEBOOKS", "run"]
 
 NOTEBOOKS = runs.ROOT / "notebooks"
+# jsonschema, which papermill and nbconvert import, compiles a grammar of IRIs on import: 1.6 s for a check
+# that no notebook needs. It goes without where that package is missing.
+sys.modules.setdefault("rfc3987_syntax", None)
+
 KERNEL = "python3"  # this interpreter's, whatever the notebook was last opened with
 
 

@@ -46,6 +46,8 @@ PUBLISHED: dict[str, set[str] | None] = {
     "load_1min": None,
     "cpu_pressure": None,
     "steal": None,
+    "offloads_before": None,
+    "offloads_after": None,
     "versions": {"python", "rxbook", "libbpf", "perf", *PACKAGES},
     "git": {"commit", "dirty"},
 }
@@ -53,7 +55,7 @@ PUBLISHED: dict[str, set[str] | None] = {
 
 
 def host() -> dict[str, Any]:
-    """This machine, now, as host.json has it: the keys of PUBLISHED; None where a fact cannot be had.
+    """This machine, now, as host.json has it: keys of PUBLISHED (a run adds its offloads); None where a fact cannot be had.
 
     Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
     """

@@ -6,7 +6,6 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-import nbconvert
 import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
@@ -99,6 +98,10 @@ def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | 
 
 def notebook_html(notebook: Path, page: Path, title: str) -> None:
     """Write an executed notebook as one page without code, scripts or outside links."""
+    import nbconvert  # 2 s, which no measuring process needs to wait for
+
+    import nbconvert  # takes seconds, and only this function needs it
+
     exporter = nbconvert.HTMLExporter(
         template_name="basic", exclude_input=True, exclude_output_prompt=True, sanitize_html=False
     )

@@ -19,7 +19,7 @@ import pandas as pd
 from rxbook import RxbookError, provenance
 from rxbook.plan import Cell, Plan, make_plan
 
-__all__ = ["COLUMNS", "RUNS", "SAMPLES", "Folder", "Run", "list_runs", "load", "new_name", "recorded"]
+__all__ = ["COLUMNS", "RUNS", "SAMPLES", "Folder", "Run", "list_runs", "load", "new_name", "recorded", "scrub"]
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs"
@@ -31,6 +31,10 @@ COLUMNS = [
     "receiver_idle", "cpu_pressure", "steal", "flags",
 ]  # fmt: skip
 """Columns of samples.csv; times in seconds unless the name says ns, shares 0 to 1."""
+
+SHARED = {"status", "parameters", "seed", "fingerprint", "started_utc", "finished_utc", "versions", "wall_s",
+          "windows_s", "windows"}  # fmt: skip
+"""Keys of plan.json and run.json that say nothing of whose machine it was."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class Run:
 def new_name(notebook: str) -> str:
     """A run's name: when it began, UTC, and what it ran."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H%M%SZ-") + notebook
+
+
+def find(run: str, folder: Path = RUNS) -> Path:
+    """The folder of a run that is named by its path, or by its name in `folder`."""
+    return Path(run) if Path(run).is_dir() else folder / Path(run).name
 
 
 def status(path: Path) -> str:
@@ -101,6 +110,23 @@ def recorded(notebook: str) -> Run:
 def list_runs(folder: Path = RUNS) -> list[tuple[str, str]]:
     """(name, status) of each run in a folder, oldest first."""
     return [(path.parent.name, status(path.parent)) for path in sorted(folder.glob("*/plan.json"))]
+
+
+def scrub(path: Path, target: Path) -> None:
+    """Copy a finished run without what names a machine or a user, fit to be shared or kept in data/samples.
+
+    Raises RxbookError for an unfinished run, and where the target exists.
+    """
+    if status(path) != "finished":
+        raise RxbookError(f"{path} is {status(path)}: only a finished run is worth sharing")
+    if target.exists():
+        raise RxbookError(f"{target} exists already: name a new folder")
+    target.mkdir(parents=True)
+    for name in ("plan.json", "run.json"):
+        record = json.loads((path / name).read_text())
+        write_json(target / name, {key: value for key, value in record.items() if key in SHARED})
+    write_json(target / "host.json", provenance.scrub(json.loads((path / "host.json").read_text())))
+    (target / "samples.csv").write_text((path / "samples.csv").read_text())
 
 
 class Folder:
