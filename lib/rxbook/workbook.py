@@ -24,6 +24,11 @@ __all__ = ["PLACE", "parameters", "run", "show_figure", "show_table"]
 PLACE = ("runs_dir", "run_name")
 """Parameters of every notebook that say where a run is written, not what it measures."""
 
+NO_TABLE = {
+    "size_csum": "one frame size and one UDP checksum: the first table says it all",
+    "noise": "not measured: run again with aa=True",
+}
+
 
 def parameters(variables: dict[str, Any]) -> dict[str, Any]:
     """The parameters among a notebook's variables.
@@ -94,8 +99,14 @@ def _measure(path: Path, plan: Plan) -> Run:
 
 
 def show_table(run: Run, name: str) -> None:
-    """Show one of the run's tables, by the name of its file: HTML in a notebook, text in a terminal."""
-    table = report.tables_of(run)[name]
+    """Show one of the run's tables, by the name of its file: HTML in a notebook, text in a terminal.
+
+    Where the run's cells do not make this table, says why.
+    """
+    table = report.tables_of(run).get(name)
+    if table is None:
+        print(NO_TABLE[name])
+        return
     display({"text/html": render.html(table), "text/plain": render.text(table)}, raw=True)
 
 
