@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
 
-from rxbook import figures, render, statistics, tables
+from rxbook import figures, provenance, render, statistics, tables
 from rxbook.plan import Cell
 from rxbook.runs import Run
 from rxbook.tables import Table
@@ -44,7 +45,9 @@ def tables_of(run: Run) -> dict[str, Table]:
         found["size_csum"] = tables.size_csum_table(samples, source=source)
     if run.plan.aa:
         found["noise"] = tables.noise_table(samples, source=source)
-    return found | {"windows": tables.windows_table(samples, source=source)}
+    found["windows"] = tables.windows_table(samples, source=source)
+    machine = f"Machine: {provenance.machine_label(run.host)}."
+    return {name: replace(table, notes=(*table.notes, machine)) for name, table in found.items()}
 
 
 def figures_of(run: Run) -> dict[str, Figure]:
@@ -76,7 +79,8 @@ def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | 
     """The run as a pyperf suite: seconds per packet, one benchmark per cell, flagged windows left out.
 
     pyperf knows no rates, takes lower as better, and has no word for a bound: cells that the sender limited
-    are left out. Returns None where no cell remains.
+    are left out. Its compare_to tests for significance only where both suites have as many values of a
+    benchmark, so where as many windows were left out. Returns None where no cell remains.
     """
     benchmarks = []
     several = samples["variant"].nunique() > 1
@@ -100,10 +104,8 @@ def notebook_html(notebook: Path, page: Path, title: str) -> None:
     """Write an executed notebook as one page without code, scripts or outside links."""
     import nbconvert  # 2 s, which no measuring process needs to wait for
 
-    import nbconvert  # takes seconds, and only this function needs it
-
     exporter = nbconvert.HTMLExporter(
-        template_name="basic", exclude_input=True, exclude_output_prompt=True, sanitize_html=False
+        template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_anchor_links=True
     )
     body, _ = exporter.from_filename(str(notebook))
     page.write_text(
