@@ -228,11 +228,6 @@ def test_labels_of_cells_differ():
     assert len({cell.label() for cell in found}) == len(found)
 
 
-def test_the_time_of_measuring_is_known_before():
-    plan = make_plan({"blocks": 10, "window_s": 0.2, "warmup_s": 0.05, "udp_csum": "computed,zero"})
-    assert plan.measuring_s("x") == pytest.approx(10 * 4 * 0.25)
-
-
 # --- the fingerprint
 
 

@@ -32,19 +32,23 @@ def run(
     runs_dir: Annotated[Path | None, typer.Option(help="where run folders lie; default: runs/")] = None,
 ) -> None:
     """Run a notebook by papermill; print its tables, the run folder and the page."""
-    from rxbook import execute
+    try:
+        from rxbook import execute
 
-    execute.run(notebook, _parse(settings or []), resume, runs_dir)
+        execute.run(notebook, _parse(settings or []), resume, runs_dir)
+    except KeyboardInterrupt as stop:  # here, as typer would end without a word
+        print(f"\nrxbook: interrupted{stop}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @app.command()
 def parameters() -> None:
     """List the parameters that --set and the notebooks take."""
-    from rxbook.plan import Plan
+    from rxbook.plan import Plan, allowed
 
     for name, field in Plan.model_fields.items():
         default = ",".join(map(str, field.default)) if isinstance(field.default, list) else field.default
-        print(f"{name}={'' if default is None else default}\n    {field.description}")
+        print(f"{name}={'' if default is None else default}\n    {field.description}\n    {allowed(name)}")
 
 
 @app.command()
@@ -59,7 +63,7 @@ def doctor() -> None:
 
 @app.command()
 def clean() -> None:
-    """End what a crash may have left: sender and receiver processes without a run, devices, a stale lock."""
+    """End what a crash may have left: sender and receiver processes without a run, devices."""
     from rxbook.testbeds import leftovers
 
     for line in leftovers.sweep() or ["nothing was left over"]:
@@ -84,6 +88,10 @@ def _parse(settings: list[str]) -> dict[str, str]:
         name, equals, value = setting.partition("=")
         if not equals:
             raise RxbookError(f"--set {setting}: write it as NAME=VALUE, as in --set frame_sizes=64,512")
+        if name.strip() in parsed:
+            raise RxbookError(
+                f"--set {name.strip()} is given twice: write several values as one list, 64,512"
+            )
         parsed[name.strip()] = value.strip()
     return parsed
 
@@ -96,6 +104,3 @@ def main() -> None:
     except RxbookError as error:
         print(f"rxbook: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("\nrxbook: interrupted", file=sys.stderr)
-        sys.exit(130)

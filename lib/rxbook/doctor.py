@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rxbook.kernel import facts, probes
 from rxbook.kernel.libbpf import LIBBPF_PACKAGES
 
-__all__ = ["Check", "Findings", "can_run_live", "checks", "gather", "judge", "report"]
+__all__ = ["Check", "Findings", "can_run_live", "checks", "gather", "instead", "judge", "report"]
 
 WIDTH = 72
 NAME_COLUMN, TEXT_COLUMN = 9, 29
@@ -269,6 +269,14 @@ def can_run_live(found: list[Check]) -> tuple[bool, list[str]]:
         if check.name in NEEDED and check.status == "missing"
     ]
     return not reasons, reasons
+
+
+def instead(reasons: list[str]) -> str:
+    """What to say where the recorded sample is shown instead of a run, given the reasons of `can_run_live`."""
+    return (
+        f"RECORDED sample, nothing was measured here: {'; '.join(reasons)}\n"
+        "For a live run: `rxbook doctor` names each remedy."
+    )
 
 
 def report(found: list[Check]) -> str:

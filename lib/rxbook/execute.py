@@ -11,9 +11,10 @@ import threading
 import time
 from pathlib import Path
 
-from rxbook import RxbookError, progress, runs
+from rxbook import RxbookError, doctor, progress, runs
 from rxbook.kernel import facts
 from rxbook.plan import Plan, make_plan
+from rxbook.testbeds.lock import Lock
 
 __all__ = ["NOTEBOOKS", "run"]
 
@@ -35,20 +36,44 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
         known = ", ".join(path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb")))
         raise RxbookError(f"no notebook is named {notebook}; there are: {known}")
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
-    path = folder / (Path(resume).name if resume else runs.new_name(notebook))
-    if resume:
-        if given:
-            raise RxbookError("--resume takes its parameters from the run: leave --set out")
-        if runs.status(path) == "finished":
-            print((path / "tables" / "gro.txt").read_text())
-            print(f"{path.name} is finished: nothing is measured again")
-            return
-        plan = runs.load(path).plan
-        given = plan.model_dump()
+    if resume is None:
+        path, plan = folder / runs.new_name(notebook), make_plan(_defaults(source) | given)
     else:
-        plan = make_plan(_defaults(source) | given)
-    _execute(source, path, plan, given)
+        path, plan = _to_resume(folder / Path(resume).name, given)
+        given = plan.model_dump()
+    if runs.status(path) == "finished":
+        print(f"{path.name} is finished: nothing is measured again")
+    else:
+        _announce(path, plan)
+    if not (path / "report.html").exists():
+        _execute(source, path, plan, given)
     _conclude(path)
+
+
+def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:
+    if given:
+        raise RxbookError("--resume takes its parameters from the run: leave --set out")
+    run = runs.load(path)
+    if run.status == "running":
+        raise RxbookError(f"{path.name} is still running: wait for it, or end it")
+    return path, run.plan
+
+
+def _announce(path: Path, plan: Plan) -> None:
+    """Say what is going to happen. Raises RxbookError where another run holds the testbed."""
+    able, reasons = doctor.can_run_live(doctor.checks())
+    if not able:
+        print(doctor.instead(reasons), file=sys.stderr)
+        return
+    lock = Lock(path.name)  # tried here, as to start the notebook costs CPU time that the other run would see
+    lock.acquire()
+    lock.release()
+    release = facts.kernel_release()
+    per_block = len(plan.cells(release))
+    blocks = len(runs.blocks_left(path, plan, per_block))
+    seconds = blocks * per_block * (plan.window_s + plan.warmup_s)
+    print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s: about {seconds:.0f} s of "
+          f"traffic; {_shown(path)}", flush=True)  # fmt: skip
 
 
 def _defaults(source: Path) -> dict[str, object]:
@@ -63,15 +88,13 @@ def _defaults(source: Path) -> dict[str, object]:
 
 def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> None:
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    path.mkdir(parents=True, exist_ok=True)
-    cells = plan.cells(facts.kernel_release())
-    print(f"{len(cells)} cells, {plan.blocks} blocks, windows of {plan.window_s:g} s: about "
-          f"{plan.measuring_s(facts.kernel_release()):.0f} s of traffic; runs/{path.name}", flush=True)  # fmt: skip
+    runs.make_folder(path)
     ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(path, plan, len(cells), ended), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(path, plan, ended), daemon=True)
     watcher.start()
     try:
         papermill.execute_notebook(
@@ -79,41 +102,52 @@ def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> 
             path / "notebook.ipynb",
             parameters={**given, "runs_dir": str(path.parent), "run_name": path.name},
             kernel_name=KERNEL,
-            extra_arguments=["--log-level=ERROR"],
+            extra_arguments=["--log-level=CRITICAL"],  # Ctrl-C would show a traceback of the kernel's sockets
             progress_bar=False,
             cwd=str(runs.ROOT),
         )
     except PapermillExecutionError as error:
-        raise _without_traceback(error, path) from None
+        raise _without_traceback(error, source.stem, path) from None
+    except DeadKernelError:
+        raise RxbookError("the notebook's process was killed" + _what_is_kept(source.stem, path)) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_what_is_kept(source.stem, path)) from None
     finally:
         ended.set()
         watcher.join()
 
 
-def _without_traceback(error: Exception, path: Path) -> RxbookError:
-    words = str(error.evalue) if error.ename == "RxbookError" else f"{error.ename}: {error.evalue}"
-    if progress.windows_in(path / "samples.csv"):
-        words += f"\nWhat was measured is kept: rxbook run ... --resume {path.name}"
-    elif not (path / "plan.json").exists():
-        shutil.rmtree(path)  # made by us a moment ago, and holds nothing but the notebook that failed
-    return RxbookError(words)
+def _without_traceback(error: Exception, notebook: str, path: Path) -> RxbookError:
+    if error.ename != "RxbookError":
+        return RxbookError(f"{error.ename}: {error.evalue}; the traceback is in {path / 'notebook.ipynb'}")
+    return RxbookError(str(error.evalue) + _what_is_kept(notebook, path))
 
 
-def _watch(path: Path, plan: Plan, per_block: int, ended: threading.Event) -> None:
-    """Show once a second how far the run is, by the lines of its samples file."""
-    samples, total = path / "samples.csv", per_block * plan.blocks
-    before, start = progress.windows_in(samples), None
-    while not ended.wait(1.0):
-        done = progress.windows_in(samples)
-        if done == before:
+def _what_is_kept(notebook: str, path: Path) -> str:
+    """How to go on with an interrupted run; where it measured nothing, its folder is taken back."""
+    windows = progress.windows_in(path / "samples.csv")
+    if windows:
+        place = "" if path.parent == runs.RUNS else f" --runs-dir {_shown(path.parent)}"
+        return f"; {windows} windows are kept: rxbook run {notebook} --resume {path.name}{place}"
+    shutil.rmtree(path)
+    return ""
+
+
+def _watch(path: Path, plan: Plan, ended: threading.Event) -> None:
+    """Show how far the run is, by the lines of its samples file: each second in a terminal, else each 10 s."""
+    samples, per_block = path / "samples.csv", len(plan.cells(facts.kernel_release()))
+    total, before = per_block * len(runs.blocks_left(path, plan, per_block)), progress.windows_in(samples)
+    terminal = sys.stderr.isatty()
+    start = None
+    while not ended.wait(1.0 if terminal else 10.0):
+        done = progress.windows_in(samples) - before
+        if done <= 0:
             continue
-        start = start or time.monotonic() - (done - before) * (plan.window_s + plan.warmup_s)
-        words = progress.line(done - before, total - before, per_block, time.monotonic() - start)
-        if sys.stderr.isatty():
-            print(f"\r\033[K{words}", end="", file=sys.stderr, flush=True)
-        elif int(time.monotonic() - start) % 10 == 0:
-            print(words, file=sys.stderr, flush=True)
-    if start and sys.stderr.isatty():
+        start = start or time.monotonic() - done * (plan.window_s + plan.warmup_s)
+        words = progress.line(done, total, per_block, time.monotonic() - start)
+        print(f"\r\033[K{words}" if terminal else words, end="" if terminal else "\n",
+              file=sys.stderr, flush=True)  # fmt: skip
+    if start and terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
@@ -126,9 +160,9 @@ def _conclude(path: Path) -> None:
         table = report.tables_of(run).get(name)
         if table:
             print("\n" + render.text(table))
-    print(f"run folder  {_shown(path)}\npage        {_shown(path / 'report.html')}")
+    print(f"page        {_shown(path / 'report.html')}")
     if not run.recorded:
-        print(f"for a mail  {_shown(path / 'tables' / 'gro.txt')}")
+        print(f"run folder  {_shown(path)}\nfor a mail  {_shown(path / 'tables' / 'gro.txt')}")
 
 
 def _shown(path: Path) -> str:

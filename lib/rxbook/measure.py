@@ -11,7 +11,7 @@ from typing import Any
 
 from rxbook import frames
 from rxbook.plan import Cell, Plan
-from rxbook.runs import Folder, read_samples
+from rxbook.runs import Folder, blocks_left
 from rxbook.testbeds.veth import Veth
 
 __all__ = ["IDLE_LIMIT", "MIN_FRAMES", "measure", "window_row"]
@@ -47,14 +47,8 @@ def measure(
 
 
 def schedule(folder: Folder, cells: list[Cell]) -> Iterable[tuple[int, int, Cell]]:
-    """(block, place in it, cell) still to be measured.
-
-    A block that an interruption cut is not gone on with, as a comparison within it would span the pause: its
-    windows are kept, and one more block is measured in its place.
-    """
-    sizes = read_samples(folder.path / "samples.csv").groupby("block").size()
-    first = int(sizes.index.max()) + 1 if len(sizes) else 0
-    for block in range(first, first + folder.plan.blocks - int((sizes == len(cells)).sum())):
+    """(block, place in it, cell) still to be measured."""
+    for block in blocks_left(folder.path, folder.plan, len(cells)):
         shuffled = list(cells)
         random.Random(f"{folder.seed}/{block}").shuffle(shuffled)
         for order, cell in enumerate(shuffled):

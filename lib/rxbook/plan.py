@@ -218,10 +218,6 @@ class Plan(BaseModel):
             )
         return inner
 
-    def measuring_s(self, kernel_release: str) -> float:
-        """Seconds inside windows and warm-ups, without the time to change cells."""
-        return self.blocks * len(self.cells(kernel_release)) * (self.window_s + self.warmup_s)
-
     def fingerprint(self) -> str:
         """Twelve hex digits that change when any parameter but the seed does."""
         text = json.dumps(self.model_dump(exclude={"seed"}), sort_keys=True)

@@ -55,9 +55,9 @@ PUBLISHED: dict[str, set[str] | None] = {
 
 
 def host() -> dict[str, Any]:
-    """This machine, now, as host.json has it: keys of PUBLISHED (a run adds its offloads); None where a fact cannot be had.
+    """This machine, now, as host.json has it: keys of PUBLISHED; None where a fact cannot be had.
 
-    Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
+    A run adds its offloads. Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
     """
     return {
         "date_utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -19,7 +19,19 @@ import pandas as pd
 from rxbook import RxbookError, provenance
 from rxbook.plan import Cell, Plan, make_plan
 
-__all__ = ["COLUMNS", "RUNS", "SAMPLES", "Folder", "Run", "list_runs", "load", "new_name", "recorded", "scrub"]
+__all__ = [
+    "COLUMNS",
+    "RUNS",
+    "SAMPLES",
+    "Folder",
+    "Run",
+    "blocks_left",
+    "list_runs",
+    "load",
+    "new_name",
+    "recorded",
+    "scrub",
+]
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "runs"
@@ -31,6 +43,12 @@ COLUMNS = [
     "receiver_idle", "cpu_pressure", "steal", "flags",
 ]  # fmt: skip
 """Columns of samples.csv; times in seconds unless the name says ns, shares 0 to 1."""
+
+TYPES = {
+    name: field.annotation if field.annotation in (int, bool) else str
+    for name, field in Cell.model_fields.items()
+} | {"block": int, "order": int, "start_utc": str, "flags": str}
+"""Types of those columns that are not read as numbers, or that every row has."""
 
 SHARED = {"status", "parameters", "seed", "fingerprint", "started_utc", "finished_utc", "versions", "wall_s",
           "windows_s", "windows"}  # fmt: skip
@@ -95,10 +113,25 @@ def load(path: str | Path) -> Run:
 
 
 def read_samples(path: Path) -> pd.DataFrame:
-    """samples.csv as a DataFrame; a line that a crash cut short is left out."""
-    text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    return pd.read_csv(io.StringIO(whole), keep_default_na=True).fillna({"flags": ""})
+    """samples.csv as a DataFrame, empty where there is none yet; a line that a crash cut short is left out.
+
+    Texts stay texts: a variant "6.10" or "NA" is neither a number nor missing. flags is "" where there are none.
+    """
+    text = path.read_text() if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
+    missing = {name: [""] for name in COLUMNS if TYPES.get(name) is not str}
+    return pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
+
+
+def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
+    """The blocks of a run that are still to be measured.
+
+    A block that an interruption cut is not gone on with, as a comparison within it would span the pause: its
+    windows are kept, and one more block is measured in its place.
+    """
+    sizes = read_samples(path / "samples.csv").groupby("block").size()
+    first = int(sizes.index.max()) + 1 if len(sizes) else 0
+    return range(first, first + plan.blocks - int((sizes == per_block).sum()))
 
 
 def recorded(notebook: str) -> Run:
@@ -117,11 +150,12 @@ def scrub(path: Path, target: Path) -> None:
 
     Raises RxbookError for an unfinished run, and where the target exists.
     """
-    if status(path) != "finished":
-        raise RxbookError(f"{path} is {status(path)}: only a finished run is worth sharing")
+    run = load(path)
+    if run.status != "finished":
+        raise RxbookError(f"{path} is {run.status}: only a finished run is worth sharing")
     if target.exists():
         raise RxbookError(f"{target} exists already: name a new folder")
-    target.mkdir(parents=True)
+    make_folder(target)
     for name in ("plan.json", "run.json"):
         record = json.loads((path / name).read_text())
         write_json(target / name, {key: value for key, value in record.items() if key in SHARED})
@@ -138,18 +172,28 @@ class Folder:
         try:
             fcntl.flock(self._samples, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self._samples.close()
             raise RxbookError(f"{path} is being written by another process") from None
-        self._writer = csv.DictWriter(self._samples, COLUMNS)
+        self._cut_torn_line()
+        self._writer = csv.DictWriter(self._samples, COLUMNS, lineterminator="\n")
         if self._samples.tell() == 0:
             self._writer.writeheader()
             self._samples.flush()
 
+    def _cut_torn_line(self) -> None:
+        self._samples.truncate((self.path / "samples.csv").read_bytes().rfind(b"\n") + 1)
+        self._samples.seek(0, os.SEEK_END)
+
     @classmethod
     def create(cls, path: Path, plan: Plan, seed: int) -> Folder:
-        """Start a new run, its parameters written first."""
-        path.mkdir(parents=True, exist_ok=True)
+        """Start a new run. A folder is one from the moment that plan.json is in it.
+
+        Raises RxbookError where the folder cannot be made.
+        """
+        make_folder(path)
         if (path / "plan.json").exists():
             raise RxbookError(f"{path} holds a run already: choose another run_name")
+        write_json(path / "host.json", provenance.host())
         record = {
             "parameters": plan.model_dump(),
             "seed": seed,
@@ -158,7 +202,6 @@ class Folder:
             "started_utc": _now(),
         }
         write_json(path / "plan.json", record)
-        write_json(path / "host.json", provenance.host())
         return cls(path, plan, seed)
 
     @classmethod
@@ -172,14 +215,11 @@ class Folder:
             ]
             raise RxbookError(f"{path.name} was begun with other parameters: {', '.join(changed)}")
         before, now = json.loads((path / "host.json").read_text()), provenance.host()
-        for fact in ("kernel_version", "cpu_model", "cpu_count"):
+        for fact in ("kernel_release", "kernel_version", "cpu_model", "cpu_count"):
             if before[fact] != now[fact]:
                 raise RxbookError(
                     f"{path.name} was begun on another machine: {fact} was {before[fact]}, is {now[fact]}"
                 )
-        text = (path / "samples.csv").read_bytes()
-        if not text.endswith(b"\n"):  # the last line was cut short
-            os.truncate(path / "samples.csv", text.rfind(b"\n") + 1)
         return cls(path, plan, record["seed"])
 
     def append(self, row: dict[str, Any]) -> None:
@@ -218,6 +258,14 @@ class Folder:
     def close(self) -> None:
         """Let go of the folder; without `finish` the run stays interrupted."""
         self._samples.close()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it. Raises RxbookError, with the reason, where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RxbookError(f"{path}: {error.strerror}; choose another place") from None
 
 
 def write_json(path: Path, record: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from IPython.display import Image, display
 
-from rxbook import doctor, measure, render, report, runs
+from rxbook import RxbookError, doctor, measure, render, report, runs
 from rxbook.kernel import facts
 from rxbook.plan import MIN_BLOCKS, Plan, make_plan
 from rxbook.progress import NotebookProgress
@@ -58,17 +58,21 @@ def run(notebook: str, variables: dict[str, Any]) -> Run:
     given = parameters(variables)
     place = {name: given.pop(name, "") for name in PLACE}
     plan = make_plan(given)
-    folder = Path(place["runs_dir"] or runs.RUNS)
-    path = folder / (place["run_name"] or runs.new_name(notebook))
+    path = _path(str(place["runs_dir"]), str(place["run_name"]), notebook)
     if (path / "run.json").exists():
         print(f"{path.name} is finished: shown as it was measured, nothing is measured again")
         return runs.load(path)
     able, reasons = doctor.can_run_live(doctor.checks())
     if not able:
-        print("RECORDED sample, nothing was measured here: " + "; ".join(reasons), file=sys.stderr)
-        print("For a live run: `rxbook doctor` names each remedy.", file=sys.stderr)
+        print(doctor.instead(reasons), file=sys.stderr)
         return runs.recorded(notebook)
     return _measure(path, plan)
+
+
+def _path(runs_dir: str, run_name: str, notebook: str) -> Path:
+    if Path(run_name).name != run_name:
+        raise RxbookError(f"run_name={run_name} is no plain name: say the folder above it by runs_dir")
+    return Path(runs_dir or runs.RUNS) / (run_name or runs.new_name(notebook))
 
 
 def _measure(path: Path, plan: Plan) -> Run:
