@@ -16,7 +16,7 @@ from typing import Any
 
 import rxbook
 from rxbook import RxbookError
-from rxbook.kernel import facts, probes
+from rxbook.kernel import facts, offloads, probes
 
 __all__ = ["PUBLISHED", "host", "machine_label", "scrub"]
 
@@ -46,8 +46,8 @@ PUBLISHED: dict[str, set[str] | None] = {
     "load_1min": None,
     "cpu_pressure": None,
     "steal": None,
-    "offloads_before": None,
-    "offloads_after": None,
+    "offloads_before": set(offloads.FEATURES),
+    "offloads_after": set(offloads.FEATURES),
     "versions": {"python", "rxbook", "libbpf", "perf", *PACKAGES},
     "git": {"commit", "dirty"},
 }
