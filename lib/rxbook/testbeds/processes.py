@@ -92,18 +92,13 @@ class Role:
         return RxbookError(f"the {self.name} ended (status {code}) at {command!r}: " + " / ".join(last))
 
     def close(self) -> None:
-        """End the process: by the end of its input, then by force."""
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it ended before it read the last request
-                self._process.stdin.close()
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdout.close()
-            self._errors.close()
+        """End the process at once: the kernel takes back all that it holds."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(BrokenPipeError):  # a last request that it did not read
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._errors.close()
 
 
 def serve(commands: dict[str, Callable[..., Any]]) -> None:
