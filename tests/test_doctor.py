@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from rxbook import doctor
 from rxbook.kernel import facts, probes
 

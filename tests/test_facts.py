@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from live import no_other_run
 from rxbook import RxbookError
 from rxbook.kernel import facts, libbpf, probes
 
@@ -225,9 +226,10 @@ def around() -> tuple:
 
 @needs_root
 def test_probing_leaves_nothing():
-    before = around()
-    answers = probes.probe()
-    assert around() == before
+    with no_other_run():
+        before = around()
+        answers = probes.probe()
+        assert around() == before
     assert list(answers) == ["live_frames", "veth", "native_xdp", "threaded_napi", "cpumap"]
 
 

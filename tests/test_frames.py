@@ -13,12 +13,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rxbook import RxbookError, frames
-from rxbook.frames import FrameSpec
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
+
+from rxbook import RxbookError, frames
+from rxbook.frames import FrameSpec
 
 SHAPES = {  # (encap, ip_version): the headers that scapy must find, with the addresses
     ("none", 4): [(IP, "198.18.0.1", "198.18.0.2")],
