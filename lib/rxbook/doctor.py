@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, Literal
 
-from rxbook.kernel import facts, probes
+from rxbook.kernel import facts, perf_events, probes
 from rxbook.kernel.libbpf import LIBBPF_PACKAGES
 
 __all__ = ["Check", "Findings", "can_run_live", "checks", "gather", "instead", "judge", "report"]
@@ -187,7 +187,7 @@ def _perf(seen: Findings) -> Check:
 def _cycle_counter(seen: Findings) -> Check:
     if not seen.cycle_counter:
         return Check("cycle counter", "ok", "counts kernel cycles")
-    if seen.cycle_counter == probes.NO_COUNTER_WITHOUT_ROOT:
+    if seen.cycle_counter == perf_events.NOT_ALLOWED:
         return Check("cycle counter", "warn", seen.cycle_counter, AS_ROOT)
     finding = f"{seen.cycle_counter}: time per packet is shown, cycles are not"
     remedy = "use a machine with a PMU, or give the guest one (QEMU: -cpu host,pmu=on)"

@@ -37,9 +37,12 @@ RECEIVERS = {
 
 
 def shapes(samples: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Each traffic shape (see SHAPE) with its windows in time order, sorted by its columns."""
-    for values, windows in number_runs(samples).groupby(list(SHAPE), dropna=False):
-        yield dict(zip(SHAPE, values, strict=True)), windows
+    """Each traffic shape (see SHAPE) with its windows in time order: plain frames first, sorted by its columns."""
+    groups = [
+        (dict(zip(SHAPE, values, strict=True)), windows)
+        for values, windows in number_runs(samples).groupby(list(SHAPE), dropna=False)
+    ]
+    yield from sorted(groups, key=lambda group: group[0]["encap"] != "none")
 
 
 def varying(samples: pd.DataFrame) -> set[str]:
@@ -137,7 +140,7 @@ def notes(samples: pd.DataFrame, value: str, comparisons: Iterable[Comparison]) 
     comparisons = [found for found in comparisons if found.n]
     said = [*_warnings(samples, value), left_out(samples, value)]
     said += [RECEIVERS[name] for name in sorted(samples["receiver"].unique())]
-    said.append(_setting(samples))
+    said += [*_fates(samples), _setting(samples)]
     if comparisons:
         said.append(
             "+/-: half-width of the 95 % interval; a rate's includes drift, a difference's is in points."
@@ -148,6 +151,17 @@ def notes(samples: pd.DataFrame, value: str, comparisons: Iterable[Comparison]) 
     if not all(found.paired for found in comparisons):
         said.append("Some differences are between runs, not within blocks: all else that changed counts too.")
     return tuple(note for note in said if note)
+
+
+def _fates(samples: pd.DataFrame) -> Iterator[str]:
+    """What becomes of the skbs: reviewers ask how UDP GRO works here at all."""
+    udp = samples[samples["protocol"] == "udp"]
+    if (udp["rx_udp_gro_forwarding"] == "on").any():
+        yield "rx-udp-gro-forwarding is on; no socket listens, so the stack drops UDP after the look-up."
+    elif len(udp):
+        yield "rx-udp-gro-forwarding is off and no socket listens: UDP GRO has no reason to merge."
+    if samples[samples["protocol"] == "tcp"]["drop_tcp"].any():
+        yield "netfilter drops TCP at prerouting."
 
 
 def _setting(samples: pd.DataFrame) -> str:

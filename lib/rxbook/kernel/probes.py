@@ -8,12 +8,9 @@ it is a kernel module that the kernel loads by itself, as a run would make it do
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import functools
 import json
 import os
-import platform
 import re
 import shutil
 import socket
@@ -24,22 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rxbook import RxbookError
-from rxbook.kernel import libbpf
+from rxbook.kernel import libbpf, perf_events
 
-__all__ = ["NEEDS_ROOT", "NO_COUNTER_WITHOUT_ROOT", "cycle_counter", "perf_version", "probe"]
+__all__ = ["NEEDS_ROOT", "cycle_counter", "perf_version", "probe"]
 
 NEEDS_ROOT = "not tried without root"
 TIMEOUT_S = 20
-
-PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
-"""System call numbers by machine: the C library has no wrapper."""
-NO_COUNTER_WITHOUT_ROOT = "not allowed without root"
-NO_COUNTER = {
-    errno.ENOENT: "this machine has none",
-    errno.EOPNOTSUPP: "this machine has none",
-    errno.EACCES: NO_COUNTER_WITHOUT_ROOT,
-    errno.EPERM: NO_COUNTER_WITHOUT_ROOT,
-}
 ENDS = ("rxprobe0", "rxprobe1")
 
 
@@ -78,20 +65,14 @@ def perf_version() -> str | None:
 
 def cycle_counter() -> str:
     """Empty where a hardware cycle counter counts kernel cycles, else what stands in the way."""
-    number = PERF_EVENT_OPEN.get(platform.machine())
-    if number is None:
-        return f"not tried on {platform.machine()}"
-    libc = ctypes.CDLL(None, use_errno=True)
-    # perf_event_attr in its first published size, 64 bytes: hardware, cycles, enabled from the start
-    attributes = ctypes.create_string_buffer(struct.pack("=IIQ", 0, 64, 0), 64)
-    this_process, any_cpu, no_group, close_on_exec = 0, -1, -1, 8
-    fd = libc.syscall(number, attributes, this_process, any_cpu, no_group, ctypes.c_ulong(close_on_exec))
-    if fd < 0:
-        return NO_COUNTER.get(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     try:
-        return "" if int.from_bytes(os.read(fd, 8), "little") else "opens, but counts nothing"
+        counter = perf_events.Counter(perf_events.HARDWARE_CYCLES)
+    except RxbookError as error:
+        return str(error)
+    try:
+        return "" if counter.read() else "opens, but counts nothing"
     finally:
-        os.close(fd)
+        counter.close()
 
 
 # --- in the child

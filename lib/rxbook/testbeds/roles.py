@@ -57,7 +57,7 @@ class Receiver:
     def __init__(self) -> None:
         self._receivers: dict[str, Any] = {}
         self._receiver: Any = None
-        self._schedstat: counters.CounterFile | None = None
+        self._task: counters.Task | None = None
         self._filters: tuple[int, ...] = ()
 
     def connect(self, name: str, cpu: int) -> dict[str, str]:
@@ -85,9 +85,9 @@ class Receiver:
             self._leave_receiver()
             self._receiver = self._receivers[receiver]
             self._receiver.start()
-            if self._schedstat:
-                self._schedstat.close()
-            self._schedstat = counters.CounterFile(f"/proc/{self._receiver.pid}/schedstat")
+            if self._task:
+                self._task.close()
+            self._task = counters.Task(self._receiver.pid)
         self._offloads.apply(offloads)
         if drop_tcp and not self._filters:
             program = {"drop_tcp": (libbpf.BPF_PROG_TYPE_NETFILTER, libbpf.BPF_NETFILTER)}
@@ -107,10 +107,10 @@ class Receiver:
 
     def _count(self) -> dict[str, float | None]:
         receiver, files = self._receiver, self._files
-        while True:
+        for _ in range(20):
             # clock and frames stand side by side; try again where we were interrupted between them
             clock_ns = time.monotonic_ns()
-            received, cpu_ns = receiver.frames(), counters.cpu_time_ns(receiver.pid)
+            received, cpu_ns = receiver.frames(), self._task.cpu_ns()
             if time.monotonic_ns() - clock_ns < 100_000:
                 break
         skbs = counters.ip_receives(files["snmp"].read(), files["snmp6"].read())
@@ -120,7 +120,7 @@ class Receiver:
             "cpu_ns": cpu_ns,
             "skbs": skbs,
             "offered_frames": receiver.offered(),
-            "run_delay_ns": counters.run_delay_ns(self._schedstat.read()),
+            "run_delay_ns": self._task.waited_ns(),
             "pressure_us": counters.pressure_us(files["pressure"].read()) if files["pressure"] else None,
             "steal_s": counters.steal_s(files["stat"].read(), self._device.cpu),
         }
