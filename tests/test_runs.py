@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -90,7 +91,7 @@ def test_a_killed_writer_leaves_an_interrupted_run(path):
         "import os, signal, sys; from pathlib import Path; import simulated_runs; "
         "folder = simulated_runs.begin(Path(sys.argv[1]), rows=5); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], cwd="tests", timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=Path(__file__).parent, timeout=60)
     assert done.returncode == -9
     assert runs.status(path) == "interrupted" and len(runs.load(path).samples) == 5
 

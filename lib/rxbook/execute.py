@@ -47,6 +47,7 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
         _announce(path, plan)
     if not (path / "report.html").exists():
         _execute(source, path, plan, given)
+        _write_page(path)
     _conclude(path)
 
 
@@ -151,10 +152,15 @@ def _watch(path: Path, plan: Plan, ended: threading.Event) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
+def _write_page(path: Path) -> None:
+    from rxbook import report
+
+    report.notebook_html(path / "notebook.ipynb", path / "report.html", path.name)
+
+
 def _conclude(path: Path) -> None:
     from rxbook import render, report
 
-    report.notebook_html(path / "notebook.ipynb", path / "report.html", path.name)
     run = runs.load(path) if (path / "plan.json").exists() else runs.recorded(path.name.rpartition("Z-")[2])
     for name in ("gro", "size_csum", "noise"):
         table = report.tables_of(run).get(name)
