@@ -163,7 +163,7 @@ def _conclude(path: Path) -> None:
 
     run = runs.load(path) if (path / "plan.json").exists() else runs.recorded(path.name.rpartition("Z-")[2])
     for name in ("gro", "size_csum", "noise"):
-        table = report.tables_of(run).get(name)
+        table = report.table_of(run, name)
         if table:
             print("\n" + render.text(table))
     print(f"page        {_shown(path / 'report.html')}")

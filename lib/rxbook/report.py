@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +18,19 @@ from rxbook.plan import Cell
 from rxbook.runs import Run
 from rxbook.tables import Table
 
-__all__ = ["figures_of", "not_applicable", "notebook_html", "pyperf_suite", "save", "tables_of"]
+__all__ = [
+    "FIGURES",
+    "figure_of",
+    "not_applicable",
+    "notebook_html",
+    "pyperf_suite",
+    "save",
+    "table_of",
+    "tables_of",
+]
+
+FIGURES = {"gro_bars": figures.gro_bars, "window_strip": figures.window_strip}
+"""Figures of a run, by the names of their files."""
 
 CSS = """body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
 pre{font-size:13px;overflow-x:auto}img{max-width:100%}table{border-collapse:collapse}
@@ -34,28 +48,34 @@ def not_applicable(run: Run) -> set[tuple[str, str]]:
     return set()
 
 
-def tables_of(run: Run) -> dict[str, Table]:
-    """The tables of a run, by the names of their files."""
+def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
     samples, source = run.samples, run.source
-    found = {
-        "gro": tables.gro_table(samples, source=source, not_applicable=not_applicable(run)),
-        "cost": tables.gro_table(samples, "ns_per_packet", source=source, not_applicable=not_applicable(run)),
-    }
+    gro = partial(tables.gro_table, samples, source=source, not_applicable=not_applicable(run))
+    found = {"gro": gro, "cost": partial(gro, value="ns_per_packet")}
     if samples["frame_size"].nunique() > 1 or samples["udp_csum"].nunique() > 1:
-        found["size_csum"] = tables.size_csum_table(samples, source=source)
+        found["size_csum"] = partial(tables.size_csum_table, samples, source=source)
     if run.plan.aa:
-        found["noise"] = tables.noise_table(samples, source=source)
-    found["windows"] = tables.windows_table(samples, source=source)
-    machine = f"Machine: {provenance.machine_label(run.host)}."
-    return {name: replace(table, notes=(*table.notes, machine)) for name, table in found.items()}
+        found["noise"] = partial(tables.noise_table, samples, source=source)
+    return found | {"windows": partial(tables.windows_table, samples, source=source)}
 
 
-def figures_of(run: Run) -> dict[str, Figure]:
-    """The figures of a run, by the names of their files."""
-    return {
-        "gro_bars": figures.gro_bars(run.samples, source=run.source),
-        "window_strip": figures.window_strip(run.samples, source=run.source),
-    }
+def table_of(run: Run, name: str) -> Table | None:
+    """One table of a run, by the name of its file; None where the run's cells make no such table."""
+    make = _table_makers(run).get(name)
+    if make is None:
+        return None
+    table = make()
+    return replace(table, notes=(*table.notes, f"Machine: {provenance.machine_label(run.host)}."))
+
+
+def tables_of(run: Run) -> dict[str, Table]:
+    """All tables of a run, by the names of their files."""
+    return {name: table_of(run, name) for name in _table_makers(run)}
+
+
+def figure_of(run: Run, name: str) -> Figure:
+    """One figure of a run, by the name of its file."""
+    return FIGURES[name](run.samples, source=run.source)
 
 
 def save(run: Run) -> None:
@@ -67,7 +87,8 @@ def save(run: Run) -> None:
             ("txt", render.text), ("md", render.markdown), ("html", render.html), ("csv", render.csv),
         ):  # fmt: skip
             (folder / f"{name}.{ending}").write_text(write(table))
-    for name, figure in figures_of(run).items():
+    for name in FIGURES:
+        figure = figure_of(run, name)
         figure.savefig(folder / f"{name}.png", dpi=110)
         figure.savefig(folder / f"{name}.svg")
     suite = pyperf_suite(run.samples, run.source)

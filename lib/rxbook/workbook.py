@@ -107,7 +107,7 @@ def show_table(run: Run, name: str) -> None:
 
     Where the run's cells do not make this table, says why.
     """
-    table = report.tables_of(run).get(name)
+    table = report.table_of(run, name)
     if table is None:
         print(NO_TABLE[name])
         return
@@ -117,5 +117,5 @@ def show_table(run: Run, name: str) -> None:
 def show_figure(run: Run, name: str) -> None:
     """Show one of the run's figures, by the name of its file."""
     picture = io.BytesIO()
-    report.figures_of(run)[name].savefig(picture, format="png", dpi=110)
+    report.figure_of(run, name).savefig(picture, format="png", dpi=110)
     display(Image(picture.getvalue()))
