@@ -57,7 +57,7 @@ def doctor() -> None:
     from rxbook import doctor
 
     found = doctor.checks()
-    print(doctor.report(found), end="")
+    print(doctor.report(found))
     raise typer.Exit(0 if doctor.can_run_live(found)[0] else 1)
 
 

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The files around the code: in step with each other, licensed, and what the README promises is there."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rxbook import runs
+from rxbook.plan import Plan
+
+ROOT = runs.ROOT
+BIN = Path(sys.executable).parent
+SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
+OF_CONDA = {"matplotlib-base": "matplotlib"}  # without Qt
+BROUGHT = {"IPython": "ipykernel", "nbclient": "papermill"}
+"""Packages that others cannot be without."""
+
+
+def tracked(*patterns):
+    """Files of the repository; of a copy without one, all files that are not made by tools."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", *patterns], capture_output=True, text=True
+    )
+    if listed.returncode == 0:
+        return [ROOT / name for name in listed.stdout.split("\0") if name]
+    rooms = ("lib", "tests", "benchmarks", "notebooks")
+    return [path for room in rooms for pattern in patterns for path in (ROOT / room).rglob(pattern)]
+
+
+# --- what is installed
+
+
+def bounds(requirements):
+    return dict(re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement).groups() for requirement in requirements)
+
+
+def test_conda_and_pip_install_the_same():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["name"] == project["name"]
+    *listed, by_pip = environment["dependencies"]
+    assert by_pip == {"pip": ["-e ."]}
+    listed.remove("pip")
+    conda = {OF_CONDA.get(name, name): bound for name, bound in bounds(listed).items()}
+    assert conda == bounds(project["dependencies"]) | {
+        "python": project["requires-python"].removeprefix(">=")
+    }
+
+
+def test_what_the_code_imports_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = set(bounds(project["dependencies"]))
+    optional = {name for extra in project["optional-dependencies"].values() for name in bounds(extra)}
+    for path in tracked("lib/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            packages = {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"rxbook"}
+            assert {BROUGHT.get(name, name) for name in packages} <= declared | optional, path
+
+
+def test_the_licence_is_named_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == SPDX.split(": ")[1]
+    text = (ROOT / "LICENSE").read_text()
+    assert "GNU GENERAL PUBLIC LICENSE" in text and "Redistribution and use" in text
+
+
+def test_every_source_says_its_licence_in_its_first_lines():
+    sources = tracked("*.py", "*.c", "*.h", "*.sh", "Makefile", ".ci/run")
+    assert len(sources) > 40
+    lacking = [path for path in sources if SPDX not in "\n".join(path.read_text().splitlines()[:2])]
+    assert not lacking
+
+
+# --- make
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("run", "rxbook run gro_on_off"),
+        ("test", "-m pytest"),
+        ("lab", "jupyter lab"),
+        ("bench", "benchmarks/run.py"),
+        ("lint", "ruff check"),
+        ("doctor", "rxbook doctor"),
+        ("clean", "rm -rf"),
+    ],
+)
+def test_each_target_sets_itself_up(tmp_path, target, command):
+    def dry(venv):
+        done = subprocess.run(
+            ["make", "-n", target, f"VENV={venv}"], cwd=ROOT, capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    fresh = dry(tmp_path / "venv")
+    assert command in fresh
+    assert ("-m venv" in fresh and "pip install" in fresh) is (target != "clean")
+    if target != "clean":
+        (tmp_path / "there" / "bin").mkdir(parents=True)
+        for name in ("bin/python", ".installed", ".installed-dev"):
+            (tmp_path / "there" / name).write_text("")
+        again = dry(tmp_path / "there")
+        assert command in again and "pip install" not in again
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_an_old_python_is_refused_before_anything_is_made(tmp_path):
+    old = tmp_path / "python3.9"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = subprocess.run(
+        ["make", "doctor", f"VENV={tmp_path / 'venv'}", f"PYTHON={old}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode != 0 and "Python 3.11 or newer is needed" in done.stdout
+    assert not (tmp_path / "venv").exists()
+
+
+def test_ci_runs_what_the_readme_says():
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "make lint" in script and "make test" in script and os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+# --- what is written about it
+
+
+@pytest.fixture(scope="module")
+def readme():
+    return (ROOT / "README.md").read_text()
+
+
+def test_the_readme_leads_with_the_two_commands(readme):
+    assert readme.index("make run") < readme.index("make test") < readme.index("## ")
+
+
+def test_what_the_readme_names_is_there(readme):
+    for target in set(re.findall(r"(?:`| {4})make (\w+)", readme)):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+    for link in re.findall(r"\]\(([^)#]+)\)", readme):
+        assert re.match(r"https?:", link) or (ROOT / link).exists(), link
+    for name in re.findall(r"`(\w+)=[^`]*`", readme) + re.findall(r"--set (\w+)=", readme):
+        assert name in Plan.model_fields, name
+    assert not re.search(r"^(TABLE|BENCH|WINDOWS)$", readme, re.MULTILINE)
+
+
+def test_every_command_of_the_readme_is_one(readme):
+    from rxbook.cli import app
+
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(re.findall(r"(?:`|bin/)rxbook (\w+)", readme)) <= commands
+
+
+def test_git_ignores_what_is_measured():
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git repository")
+    assert [path.name for path in tracked("runs")] == ["README.md"]
+    assert not tracked("*.pyc", ".venv", "*.egg-info")
