@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Read perf.data, of a file or a pipe, without the perf tool.
+
+read() takes in everything but the samples: events, threads, mappings, headers. PerfData.count() then counts the
+samples, equal ones together. A file that is damaged is read as far as it is sound; warnings say where and why.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from rxbook import RxbookError
+from rxbook.profile import headers, records, spaces
+from rxbook.profile.folding import Counts, Folder, Plan
+from rxbook.profile.headers import Event, Headers
+from rxbook.profile.stream import Run, Stream
+
+MOST_WARNINGS = 20
+
+
+@dataclass
+class PerfData:
+    """What a recording says beside its samples.
+
+    events, in the file's order; facts: host, kernel release and so on (headers.Headers), build_ids by file name;
+    side_band: threads and mappings in time order; record_counts by record type;
+    lost_records: what did not fit the kernel's buffers; lost_samples: samples that it counted as lost;
+    ordered: records carry a time and are to be taken in its order, else in the file's.
+    """
+
+    path: Path
+    endian: str
+    events: list[Event]
+    facts: dict[str, object]
+    build_ids: dict[str, str]
+    side_band: spaces.SideBand
+    record_counts: dict[int, int]
+    lost_records: int
+    lost_samples: int
+    throttled: int
+    warnings: list[str]
+    ordered: bool
+    _section: tuple[int, int] = field(repr=False)
+
+    @property
+    def lost(self) -> int:
+        """Samples lost, as far as known: newer kernels tell the same loss in both counts."""
+        return max(self.lost_records, self.lost_samples)
+
+    def count(self, chains: bool = False) -> Counts:
+        """Count equal samples together; with chains, also by call chain."""
+        comm_names, comm_line = spaces.comms(self.side_band)
+        plan = Plan(self.events, self.endian, self.ordered, chains, comm_line, spaces.states(self.side_band))
+        folder = Folder(plan, comm_names)
+        if self.events:
+            for run in Stream(str(self.path), self.endian, *self._section, lambda _: None).runs():
+                folder.take(run)
+        counts = folder.counts()
+        self.warnings += [said for said in counts.warnings if said not in self.warnings]
+        return counts
+
+
+def is_perf_data(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as perf.data does."""
+    with open(path, "rb") as file:
+        return file.read(8) in headers.MAGICS
+
+
+def read(path: str | os.PathLike[str]) -> PerfData:
+    """Read a perf.data file. RxbookError where it cannot be opened or is none."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise RxbookError(
+                f"{path.name} is a folder (perf record --threads): rxbook reads perf.data files"
+            )
+        with open(path, "rb") as file:
+            start = file.read(headers.FILE_HEADER)
+        return _Reader(path, start, path.stat().st_size).read()
+    except OSError as error:
+        raise RxbookError(f"cannot read {path.name}: {error.strerror}") from error
+
+
+class _Reader:
+    def __init__(self, path: Path, start: bytes, size: int) -> None:
+        self._path, self._size = path, size
+        self._header = headers.file_header(start, size, path.name)
+        self._endian = self._header.endian
+        self._headers = Headers()
+        self._side_band: spaces.SideBand = []
+        self._lost_records = self._lost_samples = 0
+        self._warnings: list[str] = []
+        self._more_warnings = 0
+
+    def read(self) -> PerfData:
+        section = self._section()
+        if not self._header.pipe:
+            self._headers.events = headers.file_events(self._at, self._header, self._warn)
+        stream = Stream(str(self._path), self._endian, *section, self._warn)
+        for run in stream.runs():
+            self._take(run)
+        if not self._header.pipe and self._header.data.size:
+            for feature, data in headers.file_features(self._at, self._header, section[1], self._warn):
+                self._feature(feature, data, section[1])
+        return self._result(stream.counts, section)
+
+    def _result(self, counts: np.ndarray, section: tuple[int, int]) -> PerfData:
+        events = self._headers.events
+        if not events and not self._warnings:
+            self._warn("the file names no event")
+        if self._more_warnings:
+            self._warnings.append(f"{self._more_warnings} more faults like these")
+        ordered = bool(events) and events[0].sample_id_all and bool(events[0].sample_type & headers.TIME)
+        if ordered:
+            self._side_band.sort(key=lambda entry: entry[0])
+        numbers = {kind: int(number) for kind, number in enumerate(counts) if number}
+        return PerfData(
+            self._path, self._endian, events, self._headers.facts, self._headers.build_ids, self._side_band, numbers,
+            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered, section,
+        )  # fmt: skip
+
+    def _section(self) -> tuple[int, int]:
+        """Where records begin and end; a recording that was killed does not say how far they reach."""
+        data = self._header.data
+        if self._header.pipe:
+            return data.offset, self._size
+        if data.size == 0:
+            self._warn(
+                "the recording was not finished (data size 0): read to the end of the file, without headers"
+            )
+            return min(data.offset, self._size), self._size
+        if data.offset + data.size > self._size:
+            missing = data.offset + data.size - self._size
+            self._warn(f"the file is cut off: {missing} of {data.size} bytes of records are missing")
+        return min(data.offset, self._size), min(data.offset + data.size, self._size)
+
+    def _warn(self, said: str) -> None:
+        if len(self._warnings) < MOST_WARNINGS:
+            self._warnings.append(said)
+        else:
+            self._more_warnings += 1
+
+    def _at(self, offset: int, size: int) -> bytes:
+        """Up to size bytes of the file."""
+        if offset >= self._size or size <= 0:
+            return b""
+        with open(self._path, "rb") as file:
+            file.seek(offset)
+            return file.read(min(size, self._size - offset))
+
+    def _feature(self, feature: int, data: bytes, at: int) -> None:
+        try:
+            headers.take_feature(self._headers, feature, data, self._endian)
+        except struct.error as error:
+            self._warn(f"offset {at:#x}: feature {feature} is damaged ({error}) and left out")
+
+    def _take(self, run: Run) -> None:
+        view = memoryview(run.data)
+        for at in run.found:
+            kind, _, size = struct.unpack_from(f"{self._endian}IHH", view, at)
+            try:
+                self._record(kind, bytes(view[at : at + size]), run.base + at)
+            except struct.error:
+                self._warn(f"offset {run.base + at:#x}: record of type {kind} is too short and left out")
+
+    def _record(self, kind: int, record: bytes, position: int) -> None:
+        read_as: Callable[[bytes, int], None] | None = _OTHERS.get(kind)
+        if read_as is not None:
+            read_as(self, record, position)
+            return
+        told = records.side_band(record, self._endian)
+        if told is not None:
+            events = self._headers.events
+            timed = bool(events) and events[0].sample_id_all
+            time = records.trailer_time(record, self._endian, events[0].sample_type) if timed else position
+            self._side_band.append((time, told))
+
+    def _lost(self, record: bytes, position: int) -> None:
+        (number,) = struct.unpack_from(f"{self._endian}Q", record, 16)
+        self._lost_records += number
+
+    def _lost_by_count(self, record: bytes, position: int) -> None:
+        (number,) = struct.unpack_from(f"{self._endian}Q", record, 8)
+        self._lost_samples += number
+
+    def _event(self, record: bytes, position: int) -> None:
+        if len(self._headers.events) < headers.MOST_EVENTS:
+            self._headers.events.append(headers.pipe_event(record, self._endian))
+
+    def _event_name(self, record: bytes, position: int) -> None:
+        """EVENT_UPDATE: what perf calls the event with an id."""
+        what, number = struct.unpack_from(f"{self._endian}QQ", record, 8)
+        name = records.text(record[24:])
+        for i, event in enumerate(self._headers.events):
+            if what == 2 and number in event.ids and name:
+                self._headers.events[i] = replace(event, name=name)
+
+    def _pipe_feature(self, record: bytes, position: int) -> None:
+        (feature,) = struct.unpack_from(f"{self._endian}Q", record, 8)
+        self._feature(feature, record[16:], position)
+
+    def _build_id(self, record: bytes, position: int) -> None:
+        name, number = headers.build_id(record, self._endian)
+        self._headers.build_ids[name] = number
+
+
+_OTHERS = {
+    records.LOST: _Reader._lost,
+    records.LOST_SAMPLES: _Reader._lost_by_count,
+    records.HEADER_ATTR: _Reader._event,
+    records.EVENT_UPDATE: _Reader._event_name,
+    records.HEADER_FEATURE: _Reader._pipe_feature,
+    records.HEADER_BUILD_ID: _Reader._build_id,
+}
+"""Records that tell nothing of threads and mappings, and how they are taken."""
