@@ -54,18 +54,21 @@ def parse(text: str, name: str) -> Profile:
 
     Of several the first (of perf diff the baseline), of perf top's screens the last, with a warning that says so.
     """
-    found = profiles(text, name)
-    live = len(found) > 1 and "PerfTop:" in text
-    chosen = found[-1 if live else 0]
-    if len(found) == 1:
-        return chosen
-    which = "last" if live else "first"
-    note = f"{len(found)} tables here, this is the {which}: {chosen.source}"
-    return replace(chosen, warnings=(*chosen.warnings, note))
+    last = "PerfTop:" in text
+    found, count = _found(text, name, slice(-1, None) if last else slice(1))
+    if count == 1:
+        return found[0]
+    note = f"{count} tables here, this is the {'last' if last else 'first'}: {found[0].source}"
+    return replace(found[0], warnings=(*found[0].warnings, note))
 
 
 def profiles(text: str, name: str) -> tuple[Profile, ...]:
     """All profiles of the text in order: the tables of a mail, perf top's screens, perf diff's files."""
+    return tuple(_found(text, name, slice(None))[0])
+
+
+def _found(text: str, name: str, wanted: slice) -> tuple[list[Profile], int]:
+    """The wanted ones of the text's profiles, and how many it holds."""
     lines = split_lines(text)
     what = _kind(lines)
     warnings = Warnings()
@@ -73,22 +76,29 @@ def profiles(text: str, name: str) -> tuple[Profile, ...]:
         raise RxbookError(f"{name} holds counters of perf stat, not functions: read it with stat()")
     if what is None:
         raise RxbookError(f"{name} is no output of perf that is known here{_example(lines)}")
-    found = tuple(_read(what, lines, name, warnings))
-    if not found or all(profile.functions.empty for profile in found):
+    found, count = _read(what, lines, name, warnings, wanted)
+    if all(profile.functions.empty for profile in found):
         why = "; ".join(warnings.all()[:3]) or "no row in it"
         raise RxbookError(f"{name} looks like {what}, but nothing in it could be read: {why}")
-    return found
+    return found, count
 
 
-def _read(what: str, lines: list[Line], name: str, warnings: Warnings) -> list[Profile]:
+def _read(
+    what: str, lines: list[Line], name: str, warnings: Warnings, wanted: slice
+) -> tuple[list[Profile], int]:
     if what == "perf diff":
-        return text_diff.read(lines, name, warnings)
+        found = text_diff.read(lines, name, warnings)
+        return found[wanted], len(found)
     if what == "perf script":
-        return [text_script.read(lines, warnings, f"{name} ({what})")]
+        return [text_script.read(lines, warnings, f"{name} ({what})")], 1
     groups = text_report.read(lines, warnings)
     said = warnings.all()
     alone = len(groups) == 1
-    return [text_report.profile(g, said, f"{name} ({what}{'' if alone else _place(g[0])})") for g in groups]
+    found = [
+        text_report.profile(group, said, f"{name} ({what}{'' if alone else _place(group[0])})")
+        for group in groups[wanted]
+    ]
+    return found, len(groups)
 
 
 def _place(table: text_report.Table) -> str:

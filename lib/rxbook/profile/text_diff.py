@@ -81,7 +81,7 @@ def _shares(header: Header, cells: list[str]) -> dict[int, dict] | None:
         if value is None:
             return None
         if name == "baseline":
-            base = value / 100
+            base = round(value / 100, 6)
             found.setdefault(0, {})["share"] = base
         elif name == "delta":
             # perf rounds both figures, so their sum can fall below nothing by a last digit.

@@ -72,7 +72,7 @@ class _Reader:
                 skip = False
                 continue
             if below and _FIGURE_START.match(line.text) and _continues(line.text, below.text):
-                line = replace(line, text=f"{line.text.rstrip()} {below.text.strip()}")
+                line = replace(line, text=f"{line.text.rstrip()}  {below.text.strip()}")
                 skip = True
             self._line(line, below)
             self.after_blank = not line.text.strip()
@@ -204,7 +204,7 @@ def _figure(name: str, text: str) -> float | int | None:
     if name in ("samples", "period"):
         return integer(text)
     value = number(text)
-    return None if value is None else value / 100
+    return None if value is None else round(value / 100, 6)
 
 
 def _bare_row(text: str, event: str) -> list[dict] | None:

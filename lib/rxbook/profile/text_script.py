@@ -24,9 +24,9 @@ from rxbook.profile.text_rows import (
 _TIME = re.compile(r"(?:^|\s)[0-9]+[.,][0-9]{6,9}:(?=\s|$)")
 _EVENT = re.compile(r"(?:^|\s)(?: {0,20}(?P<period>[0-9]+) +)?(?P<event>[^\s:]\S*):(?=\s|$)")
 _WHO = re.compile(
-    r"\s*(?P<comm>\S.*?)??"
+    r"(?P<comm>\S.*?)??"
     r"(?:(?:^|\s+)(?:-?[0-9]+/)?-?[0-9]+(?=\s|$))?"
-    r"(?:\s*\[(?P<cpu>[0-9]{3,6})\])?(?:(?<=[0-9\]])\s+[A-Z][A-Za-z]{0,5})?\s*"
+    r"(?:\s*\[(?P<cpu>[0-9]{3,6})\])?(?:(?<=[0-9\]])\s+[A-Z][A-Za-z]{0,5})?"
 )
 _PERIOD = re.compile(r"\s*(?P<period>[0-9]+)(?= *$| +[0-9a-f]+ [^\s(])")
 _FRAME = re.compile(r"\s*(?P<ip>[0-9a-f]{1,16}) (?P<rest>\S.*)$")
@@ -66,7 +66,7 @@ def read_head(text: str) -> tuple[Sample, str] | None:
     before = time or event
     if before is None or before.start() > _LONGEST_HEAD:
         return None
-    who = _WHO.fullmatch(text, 0, before.start())
+    who = _WHO.fullmatch(text[: before.start()].strip())
     if who is None:
         return None
     end = event.end() if event else before.end()
