@@ -89,7 +89,6 @@ def _defaults(source: Path) -> dict[str, object]:
 
 def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> None:
     import papermill
-    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
@@ -109,8 +108,9 @@ def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> 
         )
     except PapermillExecutionError as error:
         raise _without_traceback(error, source.stem, path) from None
-    except DeadKernelError:
-        raise RxbookError("the notebook's process was killed" + _what_is_kept(source.stem, path)) from None
+    except RuntimeError as error:  # nbclient's, where the process did not start, or was killed
+        kept = _what_is_kept(source.stem, path)
+        raise RxbookError(f"the notebook's process failed: {error}{kept}") from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_what_is_kept(source.stem, path)) from None
     finally:
