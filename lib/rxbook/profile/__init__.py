@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Profiles of perf: what every reader, binary or text, gives."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
+
+from rxbook import RxbookError
 
 COLUMNS = [
     "event", "comm", "cpu", "dso", "symbol", "kind", "samples", "period",
@@ -36,3 +40,33 @@ class Profile:
     lost: int
     warnings: tuple[str, ...]
     source: str
+
+
+def load(
+    path: str | os.PathLike[str], children: bool = False, kallsyms: str | os.PathLike[str] | None = None
+) -> Profile:
+    """The profile in a file: perf.data, or the text of perf report, top, script, diff or stat.
+
+    children: also sum the call chains of perf.data, which takes longer. kallsyms: a copy of /proc/kallsyms from the
+    recorded machine; without it, the file `kallsyms` beside a perf.data is taken, else what perf kept.
+    RxbookError where the file cannot be read or is none of these.
+    """
+    # Each reader costs start-up time that the other's users need not pay.
+    path = Path(path)
+    if _is_perf_data(path):
+        from rxbook.profile import recording
+
+        return recording.load(path, children, kallsyms)
+    from rxbook.profile import text
+
+    return text.parse(path.read_text(errors="replace"), path.name)
+
+
+def _is_perf_data(path: Path) -> bool:
+    if path.is_dir():
+        raise RxbookError(f"{path.name} is a folder: give a perf.data file or what perf printed")
+    try:
+        with open(path, "rb") as file:
+            return file.read(8) in (b"PERFILE2", b"2ELIFREP", b"PERFFILE", b"ELIFFREP")
+    except OSError as error:
+        raise RxbookError(f"cannot read {path.name}: {error.strerror}") from error

@@ -66,12 +66,6 @@ class PerfData:
         return counts
 
 
-def is_perf_data(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as perf.data does."""
-    with open(path, "rb") as file:
-        return file.read(8) in headers.MAGICS
-
-
 def read(path: str | os.PathLike[str]) -> PerfData:
     """Read a perf.data file. RxbookError where it cannot be opened or is none."""
     path = Path(path)

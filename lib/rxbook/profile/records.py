@@ -45,7 +45,7 @@ _BEHIND_TIME = (1 << 6, 1 << 9, 1 << 7, SAMPLE_IDENTIFIER)  # ID, STREAM_ID, CPU
 class Mapping:
     """A range of addresses and what was mapped there; pgoff is the file offset of start.
 
-    symbol: a KSYMBOL's range, which is dso and symbol at once. removed: the end of a KSYMBOL.
+    symbol: the kind ("b" BPF, "k" other) of a KSYMBOL's range, which is dso and symbol at once. removed: its end.
     """
 
     pid: int
@@ -54,7 +54,7 @@ class Mapping:
     pgoff: int
     name: str
     build_id: str = ""
-    symbol: bool = False
+    symbol: str = ""
     removed: bool = False
     guest: bool = False
 
@@ -134,6 +134,14 @@ def _mapping(
 
 
 def _ksymbol(record: bytes, endian: str) -> Mapping:
-    start, length, _, flags = struct.unpack_from(f"{endian}QIHH", record, 8)
+    start, length, kind, flags = struct.unpack_from(f"{endian}QIHH", record, 8)
     end = min(start + length, (1 << 64) - 1)
-    return Mapping(KERNEL_PID, start, end, 0, text(record[24:]), symbol=True, removed=bool(flags & 1))
+    return Mapping(
+        KERNEL_PID,
+        start,
+        end,
+        0,
+        text(record[24:]),
+        symbol="b" if kind == 1 else "k",
+        removed=bool(flags & 1),
+    )

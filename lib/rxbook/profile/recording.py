@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A perf.data file as a Profile: samples summed by function."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rxbook.profile import COLUMNS, EventTotals, Profile, perfdata, symbols
+from rxbook.profile.eventnames import type_name
+from rxbook.profile.folding import Counts
+from rxbook.profile.perfdata import PerfData
+from rxbook.profile.symbols import Functions
+
+
+def load(
+    path: str | os.PathLike[str], children: bool = False, kallsyms: str | os.PathLike[str] | None = None
+) -> Profile:
+    """Read, count and name the samples of a perf.data file; with children, sum call chains too."""
+    data = perfdata.read(path)
+    beside = data.path.with_name("kallsyms")
+    if kallsyms is None and beside.is_file():
+        kallsyms = beside
+    counts = data.count(chains=children)
+    functions = symbols.resolve(data, counts, kallsyms)
+    frame = function_frame(data, counts, functions, children)
+    warnings = (*data.warnings, *functions.warnings, *_unwound(data, children))
+    return Profile(frame, totals(data, frame), data.lost, warnings, f"{data.path.name} (perf.data)")
+
+
+def _unwound(data: PerfData, children: bool) -> list[str]:
+    if children and any(event.user_stack for event in data.events):
+        return ["stacks of user space (--call-graph dwarf) are not unwound: children hold the chains alone"]
+    return []
+
+
+def totals(data: PerfData, functions: pd.DataFrame) -> dict[str, EventTotals]:
+    """Samples and period of each event that has samples, or could have: perf's dummy events are left out."""
+    sums = functions.groupby("event", observed=True)[["samples", "period"]].sum()
+    found = {}
+    for event in data.events:
+        samples, period = sums.loc[event.name].tolist() if event.name in sums.index else (0, 0)
+        if samples or not event.name.startswith("dummy"):
+            frequency = event.period if event.frequency else None
+            found[event.name] = EventTotals(int(samples), int(period), frequency, type_name(event.type))
+    return found
+
+
+def function_frame(data: PerfData, counts: Counts, functions: Functions, children: bool) -> pd.DataFrame:
+    """One row per (event, comm, cpu, dso, symbol), see Profile, largest first."""
+    classes, groups = _classes(data, counts)
+    wide = np.int64(len(functions.dso) + 1)
+    own = _Sums.of(groups * wide + functions.leaf[counts.leaf], counts.samples, counts.period)
+    if children:
+        group, function = _callers(counts, functions)
+        both = _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
+    else:
+        both = own
+    keys = both.keys
+    row_class, row_function = classes[keys // wide], keys % wide
+    frame = pd.DataFrame(
+        {
+            "event": _taken([event.name for event in data.events], row_class[:, 0]),
+            "comm": _taken(counts.comms, row_class[:, 1]),
+            "cpu": row_class[:, 2],
+            "dso": _taken(functions.dso, row_function),
+            "symbol": _taken(functions.symbol, row_function),
+            "kind": _taken(functions.kind, row_function),
+            "samples": pd.array(own.at(keys, own.samples), "Int64"),
+            "period": pd.array(own.at(keys, own.period), "Int64"),
+            "children_samples": _integers(both.samples, children),
+            "children_period": _integers(both.period, children),
+        }
+    )
+    if len(functions.dso) != len(set(zip(functions.dso, functions.symbol, functions.kind, strict=True))):
+        frame = _one_row_per_name(frame)
+    return _with_shares(frame, children)
+
+
+def _classes(data: PerfData, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct (event, comm, cpu), and which of them each group has; events of one name are one."""
+    names = [event.name for event in data.events]
+    first = np.array([names.index(name) for name in names] or [0], np.int64)
+    rows = np.stack([first[counts.event], counts.comm, counts.cpu], axis=1)
+    classes, place = np.unique(rows, axis=0, return_inverse=True)
+    return classes, place.reshape(-1)
+
+
+def _callers(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+    """(group, function), once for each function that a group's samples are in or were called from."""
+    numbers = np.arange(len(counts.leaf))
+    group = np.concatenate([numbers, np.repeat(numbers, np.diff(counts.offsets))])
+    function = np.concatenate([functions.leaf[counts.leaf], functions.caller[counts.chain]])
+    pairs = np.unique(group * np.int64(len(functions.dso) + 1) + function)
+    return pairs // (len(functions.dso) + 1), pairs % (len(functions.dso) + 1)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Samples and period by key, keys sorted."""
+
+    keys: np.ndarray
+    samples: np.ndarray
+    period: np.ndarray
+
+    @classmethod
+    def of(cls, keys: np.ndarray, samples: np.ndarray, period: np.ndarray) -> _Sums:
+        unique, place = np.unique(keys, return_inverse=True)
+        sums = np.zeros((2, len(unique)), np.int64)
+        np.add.at(sums[0], place, samples)
+        np.add.at(sums[1], place, period)
+        return cls(unique, sums[0], sums[1])
+
+    def at(self, keys: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """A column's values for keys, all of self's and others, which have 0."""
+        values = np.zeros(len(keys), np.int64)
+        values[np.searchsorted(keys, self.keys)] = column
+        return values
+
+
+def _taken(strings: list[str], places: np.ndarray) -> pd.Series:
+    return pd.Series(pd.array(strings, "string").take(places))
+
+
+def _integers(values: np.ndarray, known: bool) -> pd.api.extensions.ExtensionArray:
+    return pd.array(values if known else [pd.NA] * len(values), "Int64")
+
+
+def _one_row_per_name(frame: pd.DataFrame) -> pd.DataFrame:
+    """Functions of one name and file, such as several static ones, added up."""
+    keys = [name for name in COLUMNS[:6] if name in frame]
+    return frame.groupby(keys, as_index=False, sort=False, dropna=False).sum(min_count=1)
+
+
+def _with_shares(frame: pd.DataFrame, children: bool) -> pd.DataFrame:
+    total = frame.groupby("event")["period"].transform("sum").astype("Float64")
+    total = total.mask(total == 0)
+    frame["share"] = frame["period"].astype("Float64") / total
+    frame["children_share"] = frame["children_period"].astype("Float64") / total
+    order = ["children_period", "period"] if children else ["period"]
+    frame = frame.sort_values(order, ascending=False, kind="stable", ignore_index=True)
+    return frame[COLUMNS]

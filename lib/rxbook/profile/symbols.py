@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""From frames to functions, as perf names them: by kallsyms, BPF symbols, ELF files and JIT maps.
+
+A kernel's addresses are named from this machine's kallsyms only where the recording says that it was this kernel:
+by its build id or, where it gives none, by host name and release. ELF files are taken by build id from perf's cache
+(~/.debug), from /usr/lib/debug and from where they were mapped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rxbook import RxbookError
+from rxbook.profile import elf, records, symtab
+from rxbook.profile.folding import Counts
+from rxbook.profile.perfdata import PerfData
+from rxbook.profile.records import Mapping
+from rxbook.profile.spaces import find_mappings
+from rxbook.profile.symtab import SymbolTable
+
+CACHE = Path("~/.debug").expanduser()
+"""Where perf record keeps kallsyms and the files it saw, by build id."""
+DEBUG = Path("/usr/lib/debug")
+KERNEL, GUEST_KERNEL, UNKNOWN = "[kernel.kallsyms]", "[guest.kernel.kallsyms]", "[unknown]"
+
+_KINDS = {
+    records.KERNEL_MODE: "k", records.HYPERVISOR_MODE: "h", records.GUEST_KERNEL_MODE: "g",
+    records.GUEST_USER_MODE: "g",
+}  # fmt: skip
+_ANONYMOUS = ("//anon", "/dev/zero", "/anon_hugepage")
+_NO_FILE = ("[stack", "/SYSV", "[heap]")
+
+
+@dataclass
+class Functions:
+    """Distinct functions, and which of them each frame of a Counts is in.
+
+    dso, symbol, kind (see profile.Profile) of each function. leaf[frame]: the function of a sampled address;
+    caller[frame]: that of an address in a call chain. They differ for addresses without a symbol only, which perf
+    shows relative to the file where sampled, and as they are in chains. warnings: what could not be named, and why.
+    """
+
+    dso: list[str] = field(default_factory=list)
+    symbol: list[str] = field(default_factory=list)
+    kind: list[str] = field(default_factory=list)
+    leaf: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    caller: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    warnings: list[str] = field(default_factory=list)
+    _known: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
+
+    def number(self, dso: str, start: int, symbol: str, kind: str) -> int:
+        """The function's number: one for each start, as functions of one name can be several."""
+        key = (dso, start, symbol, kind)
+        if key not in self._known:
+            self._known[key] = len(self.dso)
+            self.dso.append(dso)
+            self.symbol.append(symbol)
+            self.kind.append(kind)
+        return self._known[key]
+
+
+def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | None = None) -> Functions:
+    """Name the frames. kallsyms: a copy of /proc/kallsyms saved with the recording. RxbookError if unreadable."""
+    return _Resolver(data, kallsyms).resolve(counts)
+
+
+class _Resolver:
+    def __init__(self, data: PerfData, kallsyms: str | os.PathLike[str] | None) -> None:
+        self._data = data
+        self._here = recorded_here(data)
+        self._kallsyms_path = kallsyms
+        self._functions = Functions()
+
+    def resolve(self, counts: Counts) -> Functions:
+        functions = self._functions
+        functions.leaf = np.zeros(len(counts.ip), np.int64)
+        functions.caller = np.zeros(len(counts.ip), np.int64)
+        for key, frames in self._by_image(counts).items():
+            image, kind = key
+            self._name(image, kind, frames, counts)
+        return functions
+
+    def _by_image(self, counts: Counts) -> dict[tuple[_Image | None, str], list[tuple[int, int]]]:
+        """(frame, address in the image) of each image and kind."""
+        frames: dict[tuple[int, int], list[int]] = defaultdict(list)
+        wanted: dict[int, list[int]] = defaultdict(list)
+        triples = zip(counts.state.tolist(), counts.ip.tolist(), strict=True)
+        for frame, (state, ip) in enumerate(triples):
+            if (state, ip) not in frames:
+                wanted[state].append(ip)
+            frames[state, ip].append(frame)
+        modes = counts.mode.tolist()
+        images: dict[tuple[_Image | None, str], list[tuple[int, int]]] = defaultdict(list)
+        seen: dict[Mapping, _Image] = {}
+        for state, ip, mapping in find_mappings(self._data.side_band, wanted):
+            image = None
+            if mapping is not None:
+                image = seen.get(mapping) or seen.setdefault(mapping, self._image(mapping))
+            for frame in frames[state, ip]:
+                kind = (mapping.symbol if mapping else "") or _KINDS.get(modes[frame], "u")
+                images[image, kind].append((frame, image.address(mapping, ip) if image and mapping else ip))
+        return images
+
+    def _image(self, mapping: Mapping) -> _Image:
+        build_id = mapping.build_id or self._data.build_ids.get(mapping.name, "")
+        return _Image(short_name(mapping), mapping.name, build_id, *_special(mapping))
+
+    def _name(self, image: _Image | None, kind: str, frames: list[tuple[int, int]], counts: Counts) -> None:
+        addresses = np.array([address for _, address in frames], np.uint64)
+        table = self._table(image)
+        found = table.find(addresses) if table is not None else [None] * len(frames)
+        functions = self._functions
+        dso = image.dso if image else UNKNOWN
+        for (frame, address), symbol in zip(frames, found, strict=True):
+            if symbol is not None:
+                number = functions.number(dso, symbol[0], symbol[1], kind)
+                functions.leaf[frame] = functions.caller[frame] = number
+            else:
+                ip = int(counts.ip[frame])
+                functions.leaf[frame] = functions.number(dso, address, address_name(address), kind)
+                functions.caller[frame] = functions.number(dso, ip, address_name(ip), kind)
+
+    def _table(self, image: _Image | None) -> SymbolTable | None:
+        if image is None:
+            return None
+        if image.bpf is not None:
+            start, end = image.bpf
+            return SymbolTable(np.array([start], np.uint64), np.array([end], np.uint64), lambda _: image.name)
+        if image.kernel:
+            return self._kernel_table("" if image.dso == KERNEL else image.dso.strip("[]"), image)
+        if image.jit is not None:
+            return self._jit_table(image.jit)
+        return user_table(image.name, image.build_id, self._here)
+
+    def _kernel_table(self, module: str, image: _Image) -> SymbolTable | None:
+        if image.dso == GUEST_KERNEL:
+            return None
+        text = self._kallsyms()
+        if text is None:
+            return None
+        table = symtab.kallsyms(text, module, self._shift(text))
+        if table is None and not module:
+            self._functions.warnings.append(
+                "kallsyms holds no addresses (kernel.kptr_restrict): kernel not named"
+            )
+        return table
+
+    def _kallsyms(self) -> bytes | None:
+        """The text of the kallsyms that fits the recording, or None, with a warning."""
+        if self._kallsyms_path is not None:
+            try:
+                return Path(self._kallsyms_path).read_bytes()
+            except OSError as error:
+                raise RxbookError(f"cannot read kallsyms {self._kallsyms_path}: {error.strerror}") from error
+        build_id = self._data.build_ids.get(KERNEL, "")
+        places = [Path("/proc/kallsyms")] if self._here else []
+        if build_id:
+            places.append(_cached(build_id) / "kallsyms")
+        for place in places:
+            try:
+                return place.read_bytes()
+            except OSError:
+                continue
+        said = f"build id {build_id}" if build_id else f"release {self._data.facts.get('release', 'unknown')}"
+        self._warn_once(f"kernel functions are not named: no kallsyms of that kernel ({said}) is at hand")
+        return None
+
+    def _warn_once(self, said: str) -> None:
+        if said not in self._functions.warnings:
+            self._functions.warnings.append(said)
+
+    def _shift(self, text: bytes) -> int:
+        """How far the recorded kernel stood from where this kallsyms has it (address randomisation)."""
+        for _, event in self._data.side_band:
+            if (
+                isinstance(event, Mapping)
+                and event.name.startswith(KERNEL)
+                and event.pgoff
+                and not event.guest
+            ):
+                reference = symtab.kallsyms_address(text, event.name[len(KERNEL) :])
+                return event.pgoff - reference if reference is not None else 0
+        return 0
+
+    def _jit_table(self, pid: int) -> SymbolTable | None:
+        path = Path(f"/tmp/perf-{pid}.map")
+        if not self._here or not path.is_file():
+            return None
+        return symtab.perf_map(path.read_text(errors="replace"))
+
+
+@dataclass(frozen=True)
+class _Image:
+    """What was mapped: a name to show, a file, its build id; or a BPF program's range, or a JIT's process."""
+
+    dso: str
+    name: str
+    build_id: str
+    kernel: bool = False
+    bpf: tuple[int, int] | None = None
+    jit: int | None = None
+    placed: bool = True
+
+    def address(self, mapping: Mapping, ip: int) -> int:
+        """An address as the image's symbols are placed: by file offset, or as it is."""
+        return ip - mapping.start + mapping.pgoff if self.placed else ip
+
+
+def _special(mapping: Mapping) -> tuple[bool, tuple[int, int] | None, int | None, bool]:
+    """kernel, bpf, jit, placed of an _Image."""
+    if mapping.symbol:
+        return True, (mapping.start, mapping.end), None, False
+    if mapping.pid == records.KERNEL_PID:
+        return True, None, None, False
+    if mapping.name.startswith(_ANONYMOUS):
+        return False, None, mapping.pid, False
+    return False, None, None, not mapping.name.startswith(_NO_FILE)
+
+
+def short_name(mapping: Mapping) -> str:
+    """What perf shows as the shared object."""
+    name = mapping.name
+    if mapping.symbol:
+        return name
+    if mapping.pid == records.KERNEL_PID:
+        if name.startswith((KERNEL, GUEST_KERNEL)):
+            return GUEST_KERNEL if name.startswith(GUEST_KERNEL) else KERNEL
+        found = re.search(r"([^/]+)\.ko(\.\w+)?$", name)
+        return f"[{found[1].replace('-', '_')}]" if found else name.rpartition("/")[2]
+    if name.startswith(_ANONYMOUS):
+        return f"[JIT] tid {mapping.pid}"
+    return name.rpartition("/")[2] or name
+
+
+def address_name(address: int) -> str:
+    """An address without a symbol, as perf prints it: 0 has no 0x."""
+    return f"{address:#018x}" if address else "0" * 16
+
+
+def recorded_here(data: PerfData) -> bool:
+    """Whether this machine's running kernel is the one recorded: by build id, else by host name and release."""
+    build_id = data.build_ids.get(KERNEL)
+    if build_id:
+        return build_id == running_build_id()
+    facts = data.facts
+    return "release" in facts and (facts["release"], facts.get("hostname")) == (
+        os.uname().release,
+        os.uname().nodename,
+    )
+
+
+def running_build_id() -> str:
+    """Build id of the running kernel, "" where it does not tell."""
+    try:
+        notes = Path("/sys/kernel/notes").read_bytes()
+    except OSError:
+        return ""
+    return elf.build_id_note(notes, "<" if sys.byteorder == "little" else ">")
+
+
+def user_table(name: str, build_id: str, here: bool) -> SymbolTable | None:
+    """Symbols of a file by its build id; without one, of the file where it was mapped, on this machine only."""
+    runtime = _runtime_file(name, build_id, here)
+    for path in _debug_files(build_id):
+        debug = _opened(path)
+        if debug is not None and debug.has_symtab():
+            return elf.symbol_table(debug, runtime)
+    return elf.symbol_table(runtime) if runtime is not None else None
+
+
+def _debug_files(build_id: str) -> list[Path]:
+    if not build_id:
+        return []
+    by_id = DEBUG / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    return [_cached(build_id) / "debug", by_id]
+
+
+def _runtime_file(name: str, build_id: str, here: bool) -> elf.Elf | None:
+    """The file that was mapped."""
+    if build_id:
+        places = [_cached(build_id) / "elf", _cached(build_id) / "vdso", Path(name)]
+    else:
+        places = [Path(name)] if here else []
+    for place in places:
+        file = _opened(place)
+        if file is not None and (not build_id or _same(file.build_id(), build_id)):
+            return file
+    return None
+
+
+def _same(found: str, wanted: str) -> bool:
+    """Whether build ids agree; older recordings pad shorter ones with zeros."""
+    return bool(found) and wanted.startswith(found) and not wanted[len(found) :].strip("0")
+
+
+def _opened(path: Path) -> elf.Elf | None:
+    if not path.is_absolute() or not path.is_file():
+        return None
+    try:
+        return elf.Elf(str(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _cached(build_id: str) -> Path:
+    return CACHE / ".build-id" / build_id[:2] / build_id[2:]
