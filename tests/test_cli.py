@@ -16,6 +16,12 @@ from rxbook.plan import Plan, allowed
 COMMANDS = ["clean", "doctor", "parameters", "run", "scrub"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def known_host():
+    with simulated_runs.known_host():
+        yield
+
+
 @pytest.fixture
 def rxbook(monkeypatch, capsys):
     """Runs the command line in this process; returns (status, stdout, stderr)."""

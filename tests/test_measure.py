@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+import simulated_runs
 from rxbook import measure, runs
 from rxbook.plan import make_plan
 
@@ -88,6 +89,12 @@ def test_what_cannot_be_divided_is_missing_not_infinite():
 
 
 # --- the order
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_host():
+    with simulated_runs.known_host():
+        yield
 
 
 @pytest.fixture

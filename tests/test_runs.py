@@ -17,6 +17,12 @@ from rxbook.plan import Cell, make_plan
 PER_BLOCK = 4
 
 
+@pytest.fixture(scope="module", autouse=True)
+def known_host():
+    with simulated_runs.known_host():
+        yield
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "runs" / "a-run"
