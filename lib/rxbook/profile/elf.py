@@ -135,6 +135,17 @@ class Elf:
         return words[:, 1] >> np.array(32 if self._wide else 8, words.dtype)
 
 
+def undefined(elf: Elf) -> list[str]:
+    """Names that a file needs from others."""
+    names = []
+    for section in elf.sections:
+        if section.type == _SYMTAB:
+            entries, strings = elf.symbols(section)
+            wanted = entries["name"][(entries["section"] == 0) & (entries["name"] != 0)]
+            names += [_string(strings, at) for at in wanted.tolist()]
+    return names
+
+
 def build_id_note(data: bytes, endian: str) -> str:
     """The build id among notes, in hex, or ""."""
     at = 0

@@ -63,6 +63,7 @@ class Folder:
         self._last_values = np.zeros(len(pairs), np.uint64)
         self._state = np.zeros(walk.STATES, np.int64)
         self._state[walk.FIRST_BAD] = -1
+        self._caches = np.zeros(12, np.uint64)
         self._frames = np.zeros((4 * walk.LONGEST_CHAIN, 2), np.uint64)
         self._frame_table = _table(len(self._frames))
         self._groups = np.zeros((4 * walk.LONGEST_CHAIN, 8), np.int64)
@@ -80,7 +81,7 @@ class Folder:
                 plan.comms.keys, plan.comms.times, plan.comms.values,
                 plan.states.keys, plan.states.times, plan.states.values,
                 self._frame_table, self._frames, self._group_table, self._hashes, self._groups, self._chains,
-                self._state,
+                self._state, self._caches,
             )  # fmt: skip
             at = int(self._state[walk.POSITION])
             self._grow(reason)
@@ -132,12 +133,13 @@ class Folder:
 
 def _layout(events: list[Event]) -> np.ndarray:
     """A row per event: where its samples' fields are, see walk.py."""
-    return np.array([_fields(event) for event in events], np.int64).reshape(
+    return np.array([event_layout(event) for event in events], np.int64).reshape(
         len(events), walk.DEFAULT_PERIOD + 1
     )
 
 
-def _fields(event: Event) -> list[int]:
+def event_layout(event: Event) -> list[int]:
+    """Where the fields of an event's samples are: the columns that walk.py names."""
     kind = event.sample_type
     order = (
         headers.IDENTIFIER, headers.IP, headers.TID, headers.TIME, headers.ADDR, headers.ID, headers.STREAM_ID,
@@ -149,7 +151,7 @@ def _fields(event: Event) -> list[int]:
         if kind & bit:
             places[bit] = at
             at += 8
-    row = [-1] * (walk.DEFAULT_PERIOD + 1)
+    row = [-1] * (walk.FIELDS)
     row[walk.ID_AT] = places.get(headers.IDENTIFIER, places.get(headers.ID, -1))
     row[walk.IP_AT] = places.get(headers.IP, -1)
     row[walk.TID_AT] = places.get(headers.TID, -1)

@@ -76,7 +76,7 @@ class Fork:
 
 def trailer_time(record: bytes, endian: str, sample_type: int) -> int:
     """Time in the trailer of a kernel's record, 0 where it has none."""
-    at = len(record) - _time_from_end(sample_type)
+    at = len(record) - time_from_end(sample_type)
     if at < 8 or not sample_type & SAMPLE_TIME:
         return 0
     (time,) = struct.unpack_from(f"{endian}Q", record, at)
@@ -84,7 +84,8 @@ def trailer_time(record: bytes, endian: str, sample_type: int) -> int:
 
 
 @functools.cache
-def _time_from_end(sample_type: int) -> int:
+def time_from_end(sample_type: int) -> int:
+    """Where the time stands in a trailer, from the record's end."""
     return 8 + 8 * sum(bool(sample_type & bit) for bit in _BEHIND_TIME)
 
 

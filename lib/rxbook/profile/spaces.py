@@ -94,9 +94,19 @@ class Space:
         if at < len(self._starts) and self._starts[at] == start and self._entries[at].symbol:
             del self._starts[at], self._entries[at]
 
-    def find(self, address: int) -> Mapping | None:
-        at = bisect_right(self._starts, address) - 1
-        return self._entries[at] if at >= 0 and address < self._entries[at].end else None
+    def find(self, addresses: np.ndarray) -> Iterator[tuple[Mapping | None, np.ndarray]]:
+        """Each mapping, or None, with the places of the addresses (uint64) that lie in it."""
+        at = np.searchsorted(np.array(self._starts, np.uint64), addresses, "right") - 1
+        for entry in np.unique(at).tolist():
+            places = np.flatnonzero(at == entry)
+            if entry < 0:
+                yield None, places
+                continue
+            inside = addresses[places] < np.uint64(self._entries[entry].end)
+            if inside.any():
+                yield self._entries[entry], places[inside]
+            if not inside.all():
+                yield None, places[~inside]
 
 
 def _left_of(old: Mapping, new: Mapping) -> Iterator[Mapping]:
@@ -111,20 +121,31 @@ def _left_of(old: Mapping, new: Mapping) -> Iterator[Mapping]:
 
 
 def find_mappings(
-    events: SideBand, wanted: dict[int, list[int]]
-) -> Iterator[tuple[int, int, Mapping | None]]:
-    """(state, address, mapping) for the addresses wanted in each state. State -1 has no mappings."""
+    events: SideBand, states: np.ndarray, addresses: np.ndarray
+) -> Iterator[tuple[Mapping | None, np.ndarray]]:
+    """Each mapping, or None, with the places of the addresses that lie in it in their state; several times each.
+
+    State -1 has no mappings.
+    """
+    order = np.argsort(states, kind="stable")
+    first = np.flatnonzero(np.diff(states[order], prepend=-2))
+    wanted = (
+        dict(zip(states[order][first].tolist(), np.split(order, first[1:]), strict=True))
+        if len(order)
+        else {}
+    )
+    if -1 in wanted:
+        yield None, wanted[-1]
     spaces: dict[int, Space] = {}
-    for address in wanted.get(-1, ()):
-        yield -1, address, None
-    last = max(wanted, default=-1)
-    for state, (_, event) in enumerate(events[: last + 1]):
+    for state, (_, event) in enumerate(events[: max(wanted, default=-1) + 1]):
         pid = owner(event)
         if pid is None:
             continue
         _apply(spaces, pid, event)
-        for address in wanted.get(state, ()):
-            yield state, address, spaces[pid].find(address)
+        places = wanted.get(state)
+        if places is not None:
+            for mapping, inside in spaces[pid].find(addresses[places]):
+                yield mapping, places[inside]
 
 
 def _apply(spaces: dict[int, Space], pid: int, event: Mapping | Comm | Fork) -> None:

@@ -8,6 +8,7 @@ by its build id or, where it gives none, by host name and release. ELF files are
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -82,50 +83,57 @@ class _Resolver:
         functions = self._functions
         functions.leaf = np.zeros(len(counts.ip), np.int64)
         functions.caller = np.zeros(len(counts.ip), np.int64)
-        for key, frames in self._by_image(counts).items():
-            image, kind = key
-            self._name(image, kind, frames, counts)
+        for (image, kind), (frames, addresses) in self._by_image(counts).items():
+            self._name(image, kind, counts.ip, frames, addresses)
         return functions
 
-    def _by_image(self, counts: Counts) -> dict[tuple[_Image | None, str], list[tuple[int, int]]]:
-        """(frame, address in the image) of each image and kind."""
-        frames: dict[tuple[int, int], list[int]] = defaultdict(list)
-        wanted: dict[int, list[int]] = defaultdict(list)
-        triples = zip(counts.state.tolist(), counts.ip.tolist(), strict=True)
-        for frame, (state, ip) in enumerate(triples):
-            if (state, ip) not in frames:
-                wanted[state].append(ip)
-            frames[state, ip].append(frame)
-        modes = counts.mode.tolist()
-        images: dict[tuple[_Image | None, str], list[tuple[int, int]]] = defaultdict(list)
-        seen: dict[Mapping, _Image] = {}
-        for state, ip, mapping in find_mappings(self._data.side_band, wanted):
-            image = None
-            if mapping is not None:
-                image = seen.get(mapping) or seen.setdefault(mapping, self._image(mapping))
-            for frame in frames[state, ip]:
-                kind = (mapping.symbol if mapping else "") or _KINDS.get(modes[frame], "u")
-                images[image, kind].append((frame, image.address(mapping, ip) if image and mapping else ip))
-        return images
+    def _by_image(self, counts: Counts) -> dict[tuple[_Image | None, str], tuple[np.ndarray, np.ndarray]]:
+        """Frames, and their addresses in the image, of each image and kind."""
+        found: dict[tuple[_Image | None, str], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+        images: dict[Mapping, _Image] = {}
+        for mapping, frames in find_mappings(self._data.side_band, counts.state, counts.ip):
+            modes = counts.mode[frames]
+            for mode in np.unique(modes).tolist():
+                part = frames[modes == mode]
+                place = self._kernel if mapping is None and mode == records.KERNEL_MODE else mapping
+                kind = (place.symbol if place else "") or _KINDS.get(mode, "u")
+                image = (
+                    None
+                    if place is None
+                    else images.get(place) or images.setdefault(place, self._image(place))
+                )
+                found[image, kind].append((part, counts.ip[part] - _shift(image, place)))
+        return {
+            key: (np.concatenate([frames for frames, _ in parts]), np.concatenate([at for _, at in parts]))
+            for key, parts in found.items()
+        }
+
+    @functools.cached_property
+    def _kernel(self) -> Mapping | None:
+        """The kernel's mapping, for what lies in none: it is shorter than the kernel and ends before its init text."""
+        kernel = next((event for _, event in self._data.side_band if _is_kernel(event)), None)
+        return kernel if kernel is not None and self._kallsyms is not None else None
 
     def _image(self, mapping: Mapping) -> _Image:
         build_id = mapping.build_id or self._data.build_ids.get(mapping.name, "")
         return _Image(short_name(mapping), mapping.name, build_id, *_special(mapping))
 
-    def _name(self, image: _Image | None, kind: str, frames: list[tuple[int, int]], counts: Counts) -> None:
-        addresses = np.array([address for _, address in frames], np.uint64)
+    def _name(
+        self, image: _Image | None, kind: str, ips: np.ndarray, frames: np.ndarray, addresses: np.ndarray
+    ) -> None:
+        """Enter the functions at the addresses; equal addresses are looked up once."""
+        functions, dso = self._functions, image.dso if image else UNKNOWN
         table = self._table(image)
-        found = table.find(addresses) if table is not None else [None] * len(frames)
-        functions = self._functions
-        dso = image.dso if image else UNKNOWN
-        for (frame, address), symbol in zip(frames, found, strict=True):
-            if symbol is not None:
-                number = functions.number(dso, symbol[0], symbol[1], kind)
-                functions.leaf[frame] = functions.caller[frame] = number
-            else:
-                ip = int(counts.ip[frame])
-                functions.leaf[frame] = functions.number(dso, address, address_name(address), kind)
-                functions.caller[frame] = functions.number(dso, ip, address_name(ip), kind)
+        distinct, place = np.unique(addresses, return_inverse=True)
+        found = table.find(distinct) if table is not None else [None] * len(distinct)
+        numbers = np.array(
+            [functions.number(dso, *symbol, kind) if symbol else -1 for symbol in found], np.int64
+        )[place]
+        functions.leaf[frames] = functions.caller[frames] = numbers
+        for frame, address in zip(frames[numbers < 0].tolist(), addresses[numbers < 0].tolist(), strict=True):
+            ip = int(ips[frame])
+            functions.leaf[frame] = functions.number(dso, address, address_name(address), kind)
+            functions.caller[frame] = functions.number(dso, ip, address_name(ip), kind)
 
     def _table(self, image: _Image | None) -> SymbolTable | None:
         if image is None:
@@ -142,16 +150,17 @@ class _Resolver:
     def _kernel_table(self, module: str, image: _Image) -> SymbolTable | None:
         if image.dso == GUEST_KERNEL:
             return None
-        text = self._kallsyms()
+        text = self._kallsyms
         if text is None:
             return None
-        table = symtab.kallsyms(text, module, self._shift(text))
+        table = symtab.kallsyms(text, module, self._moved(text))
         if table is None and not module:
             self._functions.warnings.append(
                 "kallsyms holds no addresses (kernel.kptr_restrict): kernel not named"
             )
         return table
 
+    @functools.cached_property
     def _kallsyms(self) -> bytes | None:
         """The text of the kallsyms that fits the recording, or None, with a warning."""
         if self._kallsyms_path is not None:
@@ -169,14 +178,12 @@ class _Resolver:
             except OSError:
                 continue
         said = f"build id {build_id}" if build_id else f"release {self._data.facts.get('release', 'unknown')}"
-        self._warn_once(f"kernel functions are not named: no kallsyms of that kernel ({said}) is at hand")
+        self._functions.warnings.append(
+            f"kernel functions are not named: no kallsyms of that kernel ({said}) is at hand"
+        )
         return None
 
-    def _warn_once(self, said: str) -> None:
-        if said not in self._functions.warnings:
-            self._functions.warnings.append(said)
-
-    def _shift(self, text: bytes) -> int:
+    def _moved(self, text: bytes) -> int:
         """How far the recorded kernel stood from where this kallsyms has it (address randomisation)."""
         for _, event in self._data.side_band:
             if (
@@ -208,9 +215,12 @@ class _Image:
     jit: int | None = None
     placed: bool = True
 
-    def address(self, mapping: Mapping, ip: int) -> int:
-        """An address as the image's symbols are placed: by file offset, or as it is."""
-        return ip - mapping.start + mapping.pgoff if self.placed else ip
+
+def _shift(image: _Image | None, mapping: Mapping | None) -> np.uint64:
+    """What to take off an address to have it as the image's symbols are placed: by file offset, or as it is."""
+    if image is None or mapping is None or not image.placed:
+        return np.uint64(0)
+    return np.uint64((mapping.start - mapping.pgoff) % (1 << 64))
 
 
 def _special(mapping: Mapping) -> tuple[bool, tuple[int, int] | None, int | None, bool]:
@@ -222,6 +232,11 @@ def _special(mapping: Mapping) -> tuple[bool, tuple[int, int] | None, int | None
     if mapping.name.startswith(_ANONYMOUS):
         return False, None, mapping.pid, False
     return False, None, None, not mapping.name.startswith(_NO_FILE)
+
+
+def _is_kernel(event: object) -> bool:
+    """Whether it is the mapping of the host's kernel itself; its name ends in a symbol, whose address is its pgoff."""
+    return isinstance(event, Mapping) and event.name.startswith(KERNEL) and not event.guest
 
 
 def short_name(mapping: Mapping) -> str:
