@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from live import no_other_run
+from live import no_other_run, open_testbed
 from rxbook.kernel import libbpf
 
 pytestmark = pytest.mark.needs_root
@@ -203,3 +203,20 @@ def test_a_kill_of_both_roles(start):
     status, _, errors = run.end()
     assert status == 1 and "the receiver ended (status -9) at 'window'" in errors.strip().splitlines()[-1]
     run.assert_nothing_is_left()
+
+
+def test_a_later_start_ends_the_roles_that_lost_their_run():
+    """As after a crash that left a role alive: here one whose pipe is held open by this test."""
+    parent = os.getpid()
+    orphan = subprocess.Popen(
+        [sys.executable, "-m", "rxbook.testbeds.roles", "sender", str(parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    orphan.stdin.write(b'[1, "enter", {}]\n')
+    orphan.stdin.flush()
+    orphan.stdout.readline()  # it stands in its namespace now
+    with open_testbed():
+        assert orphan.wait(2) == -signal.SIGKILL
+    orphan.stdin.close()
+    orphan.stdout.close()

@@ -7,13 +7,15 @@ import fcntl
 import os
 import re
 import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyroute2 import IPRoute
 
 from rxbook.testbeds.lock import lock_path
 
-__all__ = ["sweep"]
+__all__ = ["remove", "sweep"]
 
 OUR_DEVICES = re.compile(r"rxb[0-9a-f]{6}[rspq]")
 
@@ -25,11 +27,16 @@ def sweep() -> list[str]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return ["a run is going on: nothing was touched"]
-        return _end_orphans() + _delete_devices()
+        return remove()
+
+
+def remove() -> list[str]:
+    """The same for who holds the lock, and has no testbed yet."""
+    return _end_orphans() + _delete_devices()
 
 
 def _end_orphans() -> list[str]:
-    """Roles of a testbed whose lock nobody holds have lost their run."""
+    """Roles of a testbed that does not hold the lock have lost their run."""
     ended = []
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -44,11 +51,16 @@ def _end_orphans() -> list[str]:
 
 def _delete_devices() -> list[str]:
     """Our devices never stand in this namespace, unless the kernel moved one here."""
-    deleted = []
+    left = [name for _, name in socket.if_nameindex() if OUR_DEVICES.fullmatch(name)]
+    if left:
+        # pyroute2 runs an event loop, and a notebook's thread has one that runs already
+        with ThreadPoolExecutor(1) as another_thread:
+            another_thread.submit(_delete, left).result()
+    return [f"deleted device {name}" for name in left]
+
+
+def _delete(names: list[str]) -> None:
     with IPRoute() as ip:
-        for link in ip.get_links():
-            name = link.get_attr("IFLA_IFNAME")
-            if OUR_DEVICES.fullmatch(name):
-                ip.link("del", index=link["index"])
-                deleted.append(f"deleted device {name}")
-    return deleted
+        for name in names:
+            for index in ip.link_lookup(ifname=name):  # none where it went with its peer
+                ip.link("del", index=index)

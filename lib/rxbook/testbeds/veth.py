@@ -11,6 +11,7 @@ from typing import Any
 from rxbook import RxbookError
 from rxbook.kernel import facts
 from rxbook.plan import Cell
+from rxbook.testbeds import leftovers
 from rxbook.testbeds.lock import Lock
 from rxbook.testbeds.processes import Role
 
@@ -62,6 +63,7 @@ class Veth:
             self.close()
 
     def _set_up(self) -> None:
+        leftovers.remove()
         for name in ("sender", "receiver"):
             self._roles.append(Role(name))
         self.sender, self.receiver = self._roles
