@@ -67,7 +67,6 @@ class Folder:
         self._frames = np.zeros((4 * walk.LONGEST_CHAIN, 2), np.uint64)
         self._frame_table = _table(len(self._frames))
         self._groups = np.zeros((4 * walk.LONGEST_CHAIN, 8), np.int64)
-        self._hashes = np.zeros(len(self._groups), np.uint64)
         self._group_table = _table(len(self._groups))
         self._chains = np.zeros(8 * walk.LONGEST_CHAIN if plan.chains else 0, np.int32)
 
@@ -80,7 +79,7 @@ class Folder:
                 self._layout, self._ids, self._id_events, self._last_values,
                 plan.comms.keys, plan.comms.times, plan.comms.values,
                 plan.states.keys, plan.states.times, plan.states.values,
-                self._frame_table, self._frames, self._group_table, self._hashes, self._groups, self._chains,
+                self._frame_table, self._frames, self._group_table, self._groups, self._chains,
                 self._state, self._caches,
             )  # fmt: skip
             at = int(self._state[walk.POSITION])
@@ -94,9 +93,8 @@ class Folder:
             walk.refill_frames(self._frame_table, self._frames, self._state[walk.COUNT])
         elif reason == walk.GROUPS_FULL:
             self._groups = _doubled(self._groups)
-            self._hashes = _doubled(self._hashes)
             self._group_table = _table(len(self._groups))
-            walk.refill_groups(self._group_table, self._hashes, self._state[walk.GROUPS_USED])
+            walk.refill_groups(self._group_table, self._groups, self._state[walk.GROUPS_USED])
         elif reason == walk.CHAINS_FULL:
             self._chains = _doubled(self._chains)
 
@@ -110,7 +108,7 @@ class Folder:
             (frames[:, 0] >> np.uint64(48)).astype(np.int64),
             (frames[:, 0] & np.uint64((1 << 48) - 1)).astype(np.int64) - 1,
             frames[:, 1],
-            groups[:, walk.EVENT], groups[:, walk.CPU], comm, groups[:, walk.LEAF],
+            groups[:, walk.PLACE] >> 32, (groups[:, walk.PLACE] & 0xFFFFFFFF) - 1, comm, groups[:, walk.LEAF],
             groups[:, walk.SAMPLES], groups[:, walk.PERIOD],
             self._chains[: state[walk.CHAINS_USED]], np.append(starts, state[walk.CHAINS_USED]),
             names, self._warnings(),

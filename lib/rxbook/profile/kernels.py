@@ -31,12 +31,10 @@ from rxbook.profile.walk import (
     CHAINS_USED,
     COMM,
     COUNT,
-    CPU,
     CPU_AT,
     DEFAULT_PERIOD,
     DEFERRED,
     DONE,
-    EVENT,
     FIELDS,
     FIRST_BAD,
     FIXED,
@@ -44,6 +42,7 @@ from rxbook.profile.walk import (
     FRAMES_FULL,
     GROUPS_FULL,
     GROUPS_USED,
+    HASH,
     ID_AT,
     IP_AT,
     LEAF,
@@ -51,6 +50,7 @@ from rxbook.profile.walk import (
     OTHER_TYPE,
     PERIOD,
     PERIOD_AT,
+    PLACE,
     POSITION,
     READ_FORMAT,
     SAMPLES,
@@ -267,20 +267,20 @@ def _keep_chain(data, at, length, swap, kernel_space, user_space, table, frames,
 
 
 @njit(inline="always")
-def _add(groups, hashes, group_table, hashed, state):
+def _add(groups, group_table, hashed, state):
     """Number of the group with this hash, -1 - number where it is new (its row is to be filled)."""
     mask = len(group_table) - 1
-    slot = np.int64(hashed & np.uint64(mask))
+    slot = np.int64(hashed) & mask
     while True:
         number = group_table[slot]
         if number < 0:
             break
-        if hashes[number] == hashed:
+        if groups[number, HASH] == np.int64(hashed):
             return np.int64(number)
         slot = (slot + 1) & mask
     number = np.int32(state[GROUPS_USED])
     group_table[slot] = number
-    hashes[number] = hashed
+    groups[number, HASH] = np.int64(hashed)
     state[GROUPS_USED] += 1
     return -1 - np.int64(number)
 
@@ -290,7 +290,7 @@ def fold(
     data, start, end, base, swap, ordered, with_chains,
     layout, ids, id_events, last_values,
     comm_keys, comm_times, comm_values, space_keys, space_times, space_values,
-    frame_table, frames, group_table, hashes, groups, chains, state, caches,
+    frame_table, frames, group_table, groups, chains, state, caches,
 ):  # fmt: skip
     """Count the samples among the records from start to end, which scan() has found to be whole.
 
@@ -390,13 +390,13 @@ def fold(
             kernel_space = _state_at(space_keys, space_times, space_values, np.int64(-1), time, kernel_cache)
         if mode != 1 or with_chains:
             user_space = _state_at(space_keys, space_times, space_values, pid, time, space_cache)
-        leaf = _frame(frame_table, frames, state, mode, kernel_space if mode == 1 else user_space, ip)
-
-        chained = _NO_CHAIN
+        own_space = kernel_space if mode == 1 else user_space
+        hashed = _NO_CHAIN
         if with_chains and length > 0:
-            chained = _chain_hash(data, chain_at, length, swap)
-            chained = _mix(_mix(chained, np.uint64(kernel_space + 1)), np.uint64(user_space + 1))
-        chained = _mix(_mix(chained, np.uint64(leaf) << np.uint64(32) | np.uint64(cpu + 1)), np.uint64(comm))
+            hashed = _chain_hash(data, chain_at, length, swap)
+            hashed = _mix(_mix(hashed, np.uint64(kernel_space)), np.uint64(user_space))
+        hashed = _mix(_mix(hashed, ip), np.uint64(mode) << np.uint64(48) ^ np.uint64(own_space + 1))
+        hashed = _mix(_mix(hashed, np.uint64(comm)), np.uint64(cpu + 1))
 
         group_read = read_format >= 0 and read_format & 8
         if read_format >= 0 and read_format & 4 and not group_read:
@@ -421,13 +421,12 @@ def fold(
                 counted = id_events[index]
                 if amount == 0:
                     continue
-            number = _add(groups, hashes, group_table, _mix(chained, np.uint64(counted)), state)
+            number = _add(groups, group_table, _mix(hashed, np.uint64(counted)), state)
             if number < 0:
                 number = -1 - number
-                groups[number, EVENT] = counted
-                groups[number, CPU] = cpu
+                groups[number, PLACE] = counted << 32 | cpu + 1
                 groups[number, COMM] = comm
-                groups[number, LEAF] = leaf
+                groups[number, LEAF] = _frame(frame_table, frames, state, mode, own_space, ip)
                 groups[number, CHAIN_START] = state[CHAINS_USED]
                 groups[number, CHAIN_LENGTH] = 0
                 if with_chains and length > 0:
@@ -465,11 +464,11 @@ def refill_frames(table, frames, used):
 
 
 @njit(error_model="numpy")
-def refill_groups(table, hashes, used):
+def refill_groups(table, groups, used):
     """Enter the groups into a table that is empty."""
     mask = len(table) - 1
     for number in range(used):
-        slot = np.int64(hashes[number] & np.uint64(mask))
+        slot = groups[number, HASH] & mask
         while table[slot] >= 0:
             slot = (slot + 1) & mask
         table[slot] = np.int32(number)
@@ -493,7 +492,7 @@ def _fold(
     ids, ids_n, id_events, id_events_n, last_values, last_values_n,
     comm_keys, comm_keys_n, comm_times, comm_times_n, comm_values, comm_values_n,
     space_keys, space_keys_n, space_times, space_times_n, space_values, space_values_n,
-    frame_table, frame_table_n, frames, frames_n, group_table, group_table_n, hashes, hashes_n, groups, groups_n,
+    frame_table, frame_table_n, frames, frames_n, group_table, group_table_n, groups, groups_n,
     chains, chains_n, state, state_n, caches, caches_n,
 ):  # fmt: skip
     return fold(
@@ -502,7 +501,7 @@ def _fold(
         carray(last_values, last_values_n), carray(comm_keys, comm_keys_n), carray(comm_times, comm_times_n),
         carray(comm_values, comm_values_n), carray(space_keys, space_keys_n), carray(space_times, space_times_n),
         carray(space_values, space_values_n), carray(frame_table, frame_table_n), carray(frames, (frames_n, 2)),
-        carray(group_table, group_table_n), carray(hashes, hashes_n), carray(groups, (groups_n, 8)),
+        carray(group_table, group_table_n), carray(groups, (groups_n, 8)),
         carray(chains, chains_n), carray(state, state_n), carray(caches, caches_n),
     )  # fmt: skip
 
@@ -512,8 +511,8 @@ def _refill_frames(table, table_n, frames, frames_n, used):
     return 0
 
 
-def _refill_groups(table, table_n, hashes, hashes_n, used):
-    refill_groups(carray(table, table_n), carray(hashes, hashes_n), used)
+def _refill_groups(table, table_n, groups, groups_n, used):
+    refill_groups(carray(table, table_n), carray(groups, (groups_n, 8)), used)
     return 0
 
 
@@ -550,7 +549,6 @@ ENTRIES: dict[str, tuple[Callable[..., int], Any]] = {
             _I4,
             _U8,
             _I4,
-            _U8,
             _I8,
             _I4,
             _I8,
@@ -558,7 +556,7 @@ ENTRIES: dict[str, tuple[Callable[..., int], Any]] = {
         ),
     ),
     "refill_frames": (_refill_frames, _signature(_I4, _U8, _N)),
-    "refill_groups": (_refill_groups, _signature(_I4, _U8, _N)),
+    "refill_groups": (_refill_groups, _signature(_I4, _I8, _N)),
 }
 
 

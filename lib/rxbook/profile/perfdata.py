@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from rxbook import RxbookError
 from rxbook.profile import headers, records, spaces
 from rxbook.profile.folding import Counts, Folder, Plan
@@ -46,7 +44,7 @@ class PerfData:
     throttled: int
     warnings: list[str]
     ordered: bool
-    _section: tuple[int, int] = field(repr=False)
+    _stream: Stream = field(repr=False)
 
     @property
     def lost(self) -> int:
@@ -59,7 +57,7 @@ class PerfData:
         plan = Plan(self.events, self.endian, self.ordered, chains, comm_line, spaces.states(self.side_band))
         folder = Folder(plan, comm_names)
         if self.events:
-            for run in Stream(str(self.path), self.endian, *self._section, lambda _: None).runs():
+            for run in self._stream.again():
                 folder.take(run)
         counts = folder.counts()
         self.warnings += [said for said in counts.warnings if said not in self.warnings]
@@ -102,9 +100,9 @@ class _Reader:
         if not self._header.pipe and self._header.data.size:
             for feature, data in headers.file_features(self._at, self._header, section[1], self._warn):
                 self._feature(feature, data, section[1])
-        return self._result(stream.counts, section)
+        return self._result(stream)
 
-    def _result(self, counts: np.ndarray, section: tuple[int, int]) -> PerfData:
+    def _result(self, stream: Stream) -> PerfData:
         events = self._headers.events
         if not events and not self._warnings:
             self._warn("the file names no event")
@@ -113,10 +111,10 @@ class _Reader:
         ordered = bool(events) and events[0].sample_id_all and bool(events[0].sample_type & headers.TIME)
         if ordered:
             self._side_band.sort(key=lambda entry: entry[0])
-        numbers = {kind: int(number) for kind, number in enumerate(counts) if number}
+        numbers = {kind: int(number) for kind, number in enumerate(stream.counts) if number}
         return PerfData(
             self._path, self._endian, events, self._headers.facts, self._headers.build_ids, self._side_band, numbers,
-            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered, section,
+            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered, stream,
         )  # fmt: skip
 
     def _section(self) -> tuple[int, int]:

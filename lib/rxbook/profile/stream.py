@@ -6,7 +6,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import zstandard
@@ -37,6 +37,7 @@ class Stream:
     """The records of one file. Damage ends the stream with a warning; what came before it stands."""
 
     def __init__(self, path: str, endian: str, start: int, end: int, warn: Callable[[str], object]) -> None:
+        self._path = path
         with open(path, "rb") as file:
             self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._data = np.frombuffer(self._file, np.uint8)
@@ -46,6 +47,8 @@ class Stream:
         self._found = np.zeros(1 << 16, np.int64)
         self._state = np.zeros(2, np.int64)
         self._unpacked = 0
+        self._kept: list[Run] = []
+        self._compressed = False
 
     def runs(self) -> Iterator[Run]:
         """All runs, in order."""
@@ -53,12 +56,14 @@ class Stream:
         decompressor = Decompressor()
         while at < self._end:
             reason, run = self._scan(self._data, at, self._end, min(at + WINDOW, self._end), _ACTIONS)
+            self._kept.append(replace(run, found=[]))
             yield run
             self._forget(at, run.end)
             at = run.end
             if reason == walk.SPECIAL:
                 kind, size = struct.unpack_from(f"{self._endian}IxxH", self._file, at)
                 if kind in (COMPRESSED, COMPRESSED2):
+                    self._compressed = True
                     self.counts[kind] += 1
                     if not (yield from self._unpack(decompressor, at, kind, size)):
                         return
@@ -70,6 +75,16 @@ class Stream:
             self._warn(
                 f"offset {at:#x}: {len(decompressor.rest)} decompressed bytes at the end are no whole record"
             )
+
+    def again(self) -> Iterator[Run]:
+        """The runs once more after runs() is through, without what is to be read in them."""
+        if self._compressed:
+            once_more = Stream(self._path, self._endian, self._start, self._end, lambda _: None)
+            yield from once_more.runs()
+            return
+        for run in self._kept:
+            yield run
+            self._forget(run.start, run.end)
 
     def _scan(self, data: np.ndarray, at: int, end: int, stop: int, actions: np.ndarray) -> tuple[int, Run]:
         swap = self._endian == ">"

@@ -23,8 +23,8 @@ OTHER_TYPE = 128
 ID_AT, IP_AT, TID_AT, TIME_AT, CPU_AT, PERIOD_AT, FIXED, READ_FORMAT, CHAIN, DEFAULT_PERIOD = range(10)
 """Columns of the layout of an event's samples: offsets in the record, -1 where the field is absent."""
 
-EVENT, CPU, COMM, LEAF, CHAIN_START, CHAIN_LENGTH, SAMPLES, PERIOD = range(8)
-"""Columns of the groups of equal samples."""
+PLACE, COMM, LEAF, CHAIN_START, CHAIN_LENGTH, SAMPLES, PERIOD, HASH = range(8)
+"""Columns of the groups of equal samples. PLACE: the event in the upper 32 bits, the CPU + 1 in the lower."""
 
 POSITION, COUNT, USED, BAD, UNKNOWN, FIRST_BAD, DEFERRED = range(7)
 """Places in fold()'s state: where it is, how many frames, groups and chain entries there are; what was wrong.
@@ -54,6 +54,6 @@ def refill_frames(table: np.ndarray, frames: np.ndarray, used: int) -> None:
     call("refill_frames", table, frames, used)
 
 
-def refill_groups(table: np.ndarray, hashes: np.ndarray, used: int) -> None:
+def refill_groups(table: np.ndarray, groups: np.ndarray, used: int) -> None:
     """Enter groups into a table that is empty."""
-    call("refill_groups", table, hashes, used)
+    call("refill_groups", table, groups, used)
