@@ -151,10 +151,10 @@ class Plan(BaseModel):
     drop_tcp: YesNo = Field(True, description="netfilter drops TCP at prerouting, so no resets are sent")
 
     # the measurement
-    window_s: Number = Field(0.2, ge=0.02, le=60, description="length of one window, seconds")
-    warmup_s: Number = Field(0.03, ge=0, le=10, description="traffic before each window, discarded, seconds")
+    window_s: Number = Field(0.1, ge=0.02, le=60, description="length of one window, seconds")
+    warmup_s: Number = Field(0.02, ge=0, le=10, description="traffic before each window, discarded, seconds")
     blocks: Whole = Field(
-        40, ge=1, le=10000, description="passes over all cells, each in a fresh random order"
+        80, ge=1, le=10000, description="passes over all cells, each in a fresh random order"
     )
     seed: Whole | None = Field(None, ge=0, description="of the random order; default: drawn and recorded")
     aa: YesNo = Field(False, description="measure every cell twice under two names: prints the noise floor")

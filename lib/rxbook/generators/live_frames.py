@@ -38,7 +38,7 @@ class LiveFrames:
     patches them in and out again and waits for RCU twice, about 24 ms of silence per call.
     """
 
-    def __init__(self, ifindex: int, cpu: int, parking: tuple[int, int], batch: int = 64):
+    def __init__(self, ifindex: int, cpu: int, parking: tuple[int, int], batch: int = 128):
         self._ifindex, self._cpu, self._batch = ifindex, cpu, batch
         self._bpf = libbpf.BpfObject("send", struct.pack("=I", ifindex))
         self._same, self._ring = self._bpf.program_fd("send_same"), self._bpf.program_fd("send_ring")
