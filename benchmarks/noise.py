@@ -30,7 +30,8 @@ def main() -> None:
     samples = record(short, 1.08 * COMPARISONS * PAIRS * 2 * 0.13)
     alarms = cut_alarms(samples, PAIRS, COMPARISONS)
     print(
-        f"false alarms at the 5 % level: {alarms} of {COMPARISONS} comparisons of {PAIRS} pairs (aim: 8 at most)"
+        f"false alarms at the 5 % level: {sum(alarms)} of {len(alarms)} comparisons of {PAIRS} pairs "
+        "(aim: 8 of 100 at most)"
     )
 
 
@@ -57,11 +58,12 @@ def record(parameters: dict[str, object], seconds: float) -> pd.DataFrame:
         return runs.read_samples(Path(folder) / "samples.csv")
 
 
-def cut_alarms(samples: pd.DataFrame, pairs: int, comparisons: int) -> int:
-    """Comparisons that differ, of stretches of `pairs` blocks whose windows all count."""
+def cut_alarms(samples: pd.DataFrame, pairs: int, comparisons: int) -> list[bool]:
+    """For each stretch of `pairs` blocks whose windows all count, as many as there are: is it a false alarm?"""
     whole = statistics.usable(samples).groupby("block").filter(lambda block: len(block) == 2)
     blocks = np.unique(whole["block"])[: pairs * comparisons]
+    blocks = blocks[: len(blocks) // pairs * pairs]
     if len(blocks) < pairs * comparisons:
         print(f"only {len(blocks) // pairs} comparisons could be cut: the other windows are flagged")
-    cuts = [whole[whole["block"].isin(cut)] for cut in np.array_split(blocks, len(blocks) // pairs)]
-    return sum(bool(statistics.noise_floor(cut).iloc[0]["false_alarm"]) for cut in cuts)
+    cuts = [whole[whole["block"].isin(cut)] for cut in blocks.reshape(-1, pairs)]
+    return [bool(statistics.noise_floor(cut).iloc[0]["false_alarm"]) for cut in cuts]
