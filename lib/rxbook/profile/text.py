@@ -18,7 +18,7 @@ from rxbook.profile.text_table import SYMBOL_MARK, read_header
 
 KINDS = ("perf report", "perf top", "perf script", "perf diff", "perf stat")
 _EARLY = 5000  # lines that tell the kind
-_SHARE = re.compile(r"[0-9]+[.,][0-9]+%")
+_SHARE = re.compile(r"[0-9]{1,3}[.,][0-9]+%")
 
 
 def kind(text: str) -> str | None:

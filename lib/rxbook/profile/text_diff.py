@@ -9,7 +9,7 @@ from rxbook.profile.text_report import read_names
 from rxbook.profile.text_rows import UNKNOWN, Line, Warnings, function_frame, integer, number
 from rxbook.profile.text_table import Header, field_of, read_header
 
-_PLACE = re.compile(r"/([0-9]+)$")
+_PLACE = re.compile(r"/([0-9]{1,3})$")
 
 
 def read(lines: list[Line], name: str, warnings: Warnings) -> list[Profile]:

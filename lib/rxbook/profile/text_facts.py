@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 
 from rxbook.profile import EventTotals
 
-_SAMPLES = re.compile(r"Samples: +([0-9.,]+)([KMGT]?) +of events? '(.*?)'(?=,|\s|$)(?:, ([0-9]+) Hz)?")
-_COUNT = re.compile(r"Event count \(approx\.\): ([0-9]+)")
-_LOST = re.compile(r"Total Lost Samples: ([0-9]+)")
-_LOST_LIVE = re.compile(r"\blost: [0-9]+/([0-9]+)")
-_TOP = re.compile(r"PerfTop: .*\[(?:([0-9]+)Hz )?(\S[^\]]*)\]")
+_SAMPLES = re.compile(r"Samples: +([0-9.,]{1,19})([KMGT]?) +of events? '(.*?)'(?=,|\s|$)(?:, ([0-9]{1,19}) Hz)?")
+_COUNT = re.compile(r"Event count \(approx\.\): ([0-9]{1,19})")
+_LOST = re.compile(r"Total Lost Samples: ([0-9]{1,19})")
+_LOST_LIVE = re.compile(r"\blost: [0-9]+/([0-9]{1,19})")
+_TOP = re.compile(r"PerfTop: .*\[(?:([0-9]{1,19})Hz )?(\S[^\]]*)\]")
 _DIFF_EVENT = re.compile(r"# Event '(.*)'")
-_DIFF_FILE = re.compile(r"#  \[([0-9]+)\] (.*?)(?: \(Baseline\))? *$")
+_DIFF_FILE = re.compile(r"#  \[([0-9]{1,19})\] (.*?)(?: \(Baseline\))? *$")
 _FILTER = re.compile(r"# (comm|dso|symbol|thread): (.*)$")
-_ATTRIBUTE = re.compile(r"# event : name = ([^,]+),.* type = ([0-9]+)(.*)")
-_FREQUENCY = re.compile(r"sample_freq \} = ([0-9]+),.* freq = 1")
+_ATTRIBUTE = re.compile(r"# event : name = ([^,]+),.* type = ([0-9]{1,19})(.*)")
+_FREQUENCY = re.compile(r"sample_freq \} = ([0-9]{1,19}),.* freq = 1")
 _TYPES = ("hardware", "software", "tracepoint", "cache", "raw", "breakpoint")
 
 

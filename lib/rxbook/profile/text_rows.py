@@ -54,6 +54,8 @@ class Warnings:
 def split_lines(text: str) -> list[Line]:
     """The text's lines, without terminal escapes, carriage returns and the quote marks of mails."""
     lines = []
+    # Bytes that were no UTF-8 become a "?" each: one byte, so columns stay where they are.
+    text = text.encode("utf-8", "replace").decode()
     # Not splitlines(): names may hold the rarer characters that it also takes for an end of line.
     for number, raw in enumerate(text.split("\n"), 1):
         clean = _ESCAPES.sub("", raw).rstrip("\r").replace("\xa0", " ").replace("\u202f", " ")

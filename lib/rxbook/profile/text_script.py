@@ -35,7 +35,7 @@ _LONGEST_HEAD = 200
 _SOURCE_LINE = re.compile(
     r"\s+\S.*:[0-9]+(?: \(discriminator [0-9]+\))?$|\s*\S+\[[0-9a-f]+\]$|\s+\?\?:[?0-9]+$"
 )
-_LOST = re.compile(r"PERF_RECORD_LOST.*?lost[: ]+([0-9]+)")
+_LOST = re.compile(r"PERF_RECORD_LOST.*?lost[: ]+([0-9]{1,19})")
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ COLUMNS = [
     "metric_value", "metric_unit", "note",
 ]  # fmt: skip
 _NOT = re.compile(r"<not (counted|supported)>")
-_FIGURE = r"(?:[0-9][0-9.,' ]*|<not (?:counted|supported)>)"
+_FIGURE = r"(?:[0-9][0-9.,']*(?: [0-9]{3})*(?:[.,][0-9]+)?|<not (?:counted|supported)>)"
 _ROW = re.compile(
     r"(?:\s*(?P<interval>[0-9]+[.,][0-9]{9})\s)?"
     r"(?:\s*(?P<part>CPU[0-9]+|[SND][0-9]+(?:-[A-Z]+[0-9]+)*|\S.{0,40}?-[0-9]+)(?:\s+[0-9]+)?\s\s+)?"
     rf"\s*(?P<value>{_FIGURE})\s+(?:(?P<unit>[A-Za-z%/]+) )?\s*(?P<event>[^\s#(]\S*)"
-    r"\s*(?:#\s*(?P<metric>.*?))?\s*(?:\( ?\+- *(?P<variance>[0-9.,]+)% ?\))?\s*(?:\((?P<running>[0-9.,]+)%\))?\s*$"
 )
+_RUNNING = re.compile(r"\(([0-9.,]+)%\)$")
+_VARIANCE = re.compile(r"\( ?\+- *([0-9.,]+)% ?\)$")
 _TIME = re.compile(
     r"\s*(?P<value>[0-9]+[.,][0-9]+)(?: \+- [0-9.,]+)? seconds (?P<event>time elapsed|user|sys)"
     r"\s*(?:\( ?\+- *(?P<variance>[0-9.,]+)% ?\))?\s*$"
@@ -177,30 +178,34 @@ def _json_row(text: str) -> dict | None:
 
 def _table_row(text: str) -> dict | None:
     if match := _TIME.match(text):
-        return {
-            "event": match["event"],
-            "value": _plain(match["value"]),
-            "unit": "seconds",
-            **_variance(match),
-        }
-    match = _ROW.match(text) if len(text) < 400 else None
+        row = {"event": match["event"], "value": _plain(match["value"]), "unit": "seconds"}
+        return row | ({"variance_percent": _plain(match["variance"])} if match["variance"] else {})
+    rest, running = _without(_RUNNING, text)
+    rest, variance = _without(_VARIANCE, rest)
+    head, _, metric = rest.partition("#")
+    match = _ROW.fullmatch(head.rstrip()) if len(head) < 200 else None
     if not match:
         return None
-    value = _NOT.search(match["value"])
-    row = {"event": match["event"], "unit": match["unit"], **_variance(match)}
-    row.update({"note": f"not {value[1]}"} if value else {"value": _grouped(match["value"])})
+    missing = _NOT.search(match["value"])
+    row = {
+        "event": match["event"],
+        "unit": match["unit"],
+        "variance_percent": variance,
+        "running_percent": running,
+    }
+    row.update({"note": f"not {missing[1]}"} if missing else {"value": _grouped(match["value"])})
     row.update(_part(match["part"]) if match["part"] else {})
-    if match["interval"]:
-        row["interval_s"] = _plain(match["interval"])
-    if match["running"]:
-        row["running_percent"] = _plain(match["running"])
-    if match["metric"] and (metric := _METRIC.match(match["metric"])):
-        row.update(metric_value=_grouped(metric["value"], fraction=True), metric_unit=metric["unit"].strip())
+    row["interval_s"] = _plain(match["interval"] or "")
+    if figure := _METRIC.match(metric):
+        row.update(metric_value=_grouped(figure["value"], fraction=True), metric_unit=figure["unit"].strip())
     return row
 
 
-def _variance(match: re.Match) -> dict:
-    return {"variance_percent": _plain(match["variance"])} if match["variance"] else {}
+def _without(pattern: re.Pattern, text: str) -> tuple[str, float | None]:
+    """The text before what the pattern finds at its end, and the figure found there."""
+    text = text.rstrip()
+    match = pattern.search(text)
+    return (text[: match.start()], _plain(match[1])) if match else (text, None)
 
 
 def _grouped(text: str, fraction: bool = False) -> float | None:

@@ -64,7 +64,7 @@ class Header:
 
     def _cells_at(self, text: str) -> list[str] | None:
         # perf pads by bytes, so a name with other letters shifts what follows it unless it is cut by bytes too.
-        raw = text.encode("utf-8", "surrogateescape")
+        raw = text.encode()
         if any(raw[start - 2 : start].strip() for start in self.starts):
             return None
         edges = (*self.starts, max(len(raw), self.starts[-1]))
