@@ -9,7 +9,8 @@ from rxbook.profile.text_report import read_names
 from rxbook.profile.text_rows import UNKNOWN, Line, Warnings, function_frame, integer, number
 from rxbook.profile.text_table import Header, field_of, read_header
 
-_PLACE = re.compile(r"/([0-9]{1,3})$")
+_NUMBER = re.compile(r"/([0-9]{1,3})$")
+_FIGURES = ("baseline", "delta", "base_period", "period")
 
 
 def read(lines: list[Line], name: str, warnings: Warnings) -> list[Profile]:
@@ -74,21 +75,27 @@ def _shares(header: Header, cells: list[str]) -> dict[int, dict] | None:
     base = 0.0
     found: dict[int, dict] = {}
     for title, cell in zip(header.titles, cells, strict=True):
-        name, place = field_of(title), _PLACE.search(title)
-        if name not in ("baseline", "delta", "base_period", "period") or not cell:
+        name = field_of(title)
+        if name not in _FIGURES or not cell:
             continue
         value = integer(cell) if name.endswith("period") else number(cell)
         if value is None:
             return None
+        figures = found.setdefault(_place(name, title), {})
         if name == "baseline":
-            base = round(value / 100, 6)
-            found.setdefault(0, {})["share"] = base
+            base = figures["share"] = round(value / 100, 6)
         elif name == "delta":
             # perf rounds both figures, so their sum can fall below nothing by a last digit.
-            share = max(round(base + value / 100, 6), 0.0)
-            found.setdefault(int(place[1]) if place else 1, {})["share"] = share
-        elif value:
-            found.setdefault(0 if name == "base_period" else int(place[1]) if place else 1, {})["period"] = (
-                value
-            )
-    return found
+            figures["share"] = max(round(base + value / 100, 6), 0.0)
+        else:
+            figures["period"] = value
+    # With -p a file that has not the function prints a period of zero.
+    return {place: figures for place, figures in found.items() if "share" in figures or figures["period"]}
+
+
+def _place(name: str, title: str) -> int:
+    """The file that a column is of: the first compared one, unless the title is numbered ("Delta Abs/2")."""
+    if name.startswith("base"):
+        return 0
+    numbered = _NUMBER.search(title)
+    return int(numbered[1]) if numbered else 1

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from rxbook.profile import EventTotals
 
-_SAMPLES = re.compile(r"Samples: +([0-9.,]{1,19})([KMGT]?) +of events? '(.*?)'(?=,|\s|$)(?:, ([0-9]{1,19}) Hz)?")
+_SAMPLES = re.compile(
+    r"Samples: +([0-9.,]{1,19})([KMGT]?) +of events? '(.*?)'(?=,|\s|$)(?:, ([0-9]{1,19}) Hz)?"
+)
 _COUNT = re.compile(r"Event count \(approx\.\): ([0-9]{1,19})")
 _LOST = re.compile(r"Total Lost Samples: ([0-9]{1,19})")
 _LOST_LIVE = re.compile(r"\blost: [0-9]+/([0-9]{1,19})")

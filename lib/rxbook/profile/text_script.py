@@ -5,6 +5,7 @@ Whatever -F asks for, perf prints the fields in one order: comm, pid/tid, [cpu],
 then the address, symbol and (dso) behind it, or one such line per frame below it.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -88,6 +89,7 @@ def _period_of(event: re.Match, timed: bool) -> re.Match | None:
     return event if event["period"] and (timed or wide) else None
 
 
+@functools.lru_cache(1 << 16)
 def read_frame(text: str) -> Frame | None:
     """A frame: address, symbol, perhaps an offset, perhaps a dso in brackets; None where the line is none."""
     match = _FRAME.match(_without_branches(text.rstrip()))
@@ -145,10 +147,13 @@ class _Reader:
         elif "PERF_RECORD_" in text:
             lost = _LOST.search(text)
             self.lost += int(lost[1]) if lost else 0
+        elif text[0] == "\t" and (frame := read_frame(text)):
+            # Only frames start with a tab; after spaces a comm such as "dd" could be taken for an address.
+            yield from self._frame(frame)
         elif head := read_head(text):
             yield from self._finished()
             self._head(*head)
-        elif text[0] in " \t" and (frame := read_frame(text)):
+        elif text[0] == " " and (frame := read_frame(text)):
             yield from self._frame(frame)
         elif not (self.sample and (_SOURCE_LINE.match(text) or "/-/" in text)):
             self.warnings.line(line, "not understood as a sample or a frame")
