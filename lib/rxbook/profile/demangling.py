@@ -7,7 +7,6 @@ The C++ runtime library (libstdc++) does the work; without it, names stay as the
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import re
 
@@ -119,7 +118,7 @@ def _name_start(said: str) -> int:
         if (
             character == " "
             and depth == 0
-            and not said[:at].endswith("operator")
+            and not said[:at].endswith(("operator", "\0"))
             and not said[at + 1 :].startswith(("const", "volatile", "&", "*"))
         ):
             start = at + 1

@@ -19,6 +19,7 @@ MAGICS = {b"PERFILE2": "<", b"2ELIFREP": ">", b"PERFFILE": "<", b"ELIFFREP": ">"
 """First 8 bytes of a file, and its byte order as struct writes it."""
 PIPE_HEADER, FILE_HEADER = 16, 104
 MOST_EVENTS = 4096
+LONGEST_ATTRIBUTE = 4096
 
 BUILD_ID, EVENT_DESC, COMMAND, CPUS, MEMORY = 2, 12, 11, 7, 10
 STRINGS = {3: "hostname", 4: "release", 5: "version", 6: "arch", 8: "cpu", 9: "cpuid"}
@@ -123,7 +124,7 @@ def file_events(
 ) -> list[Event]:
     """The events of the attribute section; read(offset, size) gives what the file has of it."""
     step = header.attr_size
-    if step < 80 or not header.attrs.size:
+    if not 80 <= step <= LONGEST_ATTRIBUTE or not header.attrs.size:
         warn(f"the header gives {step} bytes per event and {header.attrs.size} for all: no event is known")
         return []
     events = []

@@ -283,7 +283,7 @@ def running_build_id() -> str:
 def user_table(name: str, build_id: str, here: bool) -> SymbolTable | None:
     """Symbols of a file by its build id; without one, of the file where it was mapped, on this machine only."""
     runtime = _runtime_file(name, build_id, here)
-    for path in _debug_files(build_id):
+    for path in _debug_files(build_id or (runtime.build_id() if runtime is not None else "")):
         debug = _opened(path)
         if debug is not None and debug.has_symtab():
             return elf.symbol_table(debug, runtime)
