@@ -26,7 +26,7 @@ bench: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check lib tests benchmarks
 	$(BIN)/ruff format --check lib tests benchmarks
-	$(BIN)/nbstripout --verify notebooks/*.ipynb
+	$(BIN)/nbstripout --verify --keep-id notebooks/*.ipynb
 
 doctor: $(VENV)/.installed
 	$(BIN)/rxbook doctor
