@@ -357,6 +357,22 @@ def test_few_bytes_that_unpack_to_many_take_little_memory(written):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
 
 
+def test_numbers_of_threads_and_cpus_that_cannot_be(written):
+    recording = Recording().sample(1, 1, tid=-5).sample(2, 1, tid=-(1 << 31), cpu=(1 << 32) - 7)
+    table = profile.load(written(recording)).functions
+    assert (table["comm"].tolist(), sorted(table["cpu"])) == ([":-1", ":-1"], [-1, 0])
+
+
+def test_ids_of_many_events_that_are_all_the_same_bytes_are_bounded(written):
+    recording = Recording(events=((1, 0),) * 500)
+    whole = bytearray(bytes(recording.sample(1, 1))) + bytes(1 << 20)
+    attrs_at = struct.unpack_from("<Q", whole, 24)[0]
+    for number in range(500):
+        struct.pack_into("<QQ", whole, attrs_at + 128 * number + 112, 0, len(whole))
+    data = perfdata.read(written(whole))
+    assert sum(len(event.ids) for event in data.events) * 8 <= 1 << 22
+
+
 @pytest.mark.parametrize("content", [b"", b"PERFILE2", b"# Overhead", b"\0" * 200])
 def test_no_perf_data(tmp_path, content):
     path = tmp_path / "perf.data"

@@ -20,6 +20,8 @@ MAGICS = {b"PERFILE2": "<", b"2ELIFREP": ">", b"PERFFILE": "<", b"ELIFFREP": ">"
 PIPE_HEADER, FILE_HEADER = 16, 104
 MOST_EVENTS = 4096
 LONGEST_ATTRIBUTE = 4096
+MOST_ID_BYTES = 1 << 22
+"""Of all events together: those of 1,000 events on 512 CPUs."""
 
 BUILD_ID, EVENT_DESC, COMMAND, CPUS, MEMORY = 2, 12, 11, 7, 10
 STRINGS = {3: "hostname", 4: "release", 5: "version", 6: "arch", 8: "cpu", 9: "cpuid"}
@@ -128,12 +130,14 @@ def file_events(
         warn(f"the header gives {step} bytes per event and {header.attrs.size} for all: no event is known")
         return []
     events = []
+    ids_left = MOST_ID_BYTES
     for number in range(min(header.attrs.size // step, MOST_EVENTS)):
         at = header.attrs.offset + number * step
         entry = read(at, step)
         try:
             ids_at, ids_size = struct.unpack_from(f"{header.endian}QQ", entry, step - 16)
-            ids = _numbers(read(ids_at, min(ids_size, 1 << 20)), header.endian)
+            ids = _numbers(read(ids_at, min(ids_size, ids_left)), header.endian)
+            ids_left -= 8 * len(ids)
             events.append(attribute(entry[: step - 16], header.endian, ids))
         except struct.error:
             warn(f"offset {at:#x}: event {number + 1} is cut off")

@@ -372,8 +372,8 @@ def fold(
         tid = np.int64(-1)
         if row[TID_AT] >= 0:
             pid = _i32(data, sample + row[TID_AT], swap)
-            tid = _i32(data, sample + row[TID_AT] + 4, swap)
-        cpu = _i32(data, sample + row[CPU_AT], swap) if row[CPU_AT] >= 0 else np.int64(-1)
+            tid = max(_i32(data, sample + row[TID_AT] + 4, swap), np.int64(-1))
+        cpu = max(_i32(data, sample + row[CPU_AT], swap), np.int64(-1)) if row[CPU_AT] >= 0 else np.int64(-1)
         period = np.int64(row[DEFAULT_PERIOD])
         if row[PERIOD_AT] >= 0:
             period = np.int64(_u64(data, sample + row[PERIOD_AT], swap))
