@@ -231,6 +231,13 @@ def test_jit_maps():
         ("_ZN58_$LT$alloc..string..String$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE",
          "<alloc::string::String as core::fmt::Debug>::fmt"),
         ("_Znonsense", "_Znonsense"),
+        ("_RNvCsjrHSEGnQ3l9_7mycrate3foo", "mycrate::foo"),
+        ("_RNvNtNtCsjrHSEGnQ3l9_3std2rt4mod_19lang_start_internal", "std::rt::mod_::lang_start_internal"),
+        ("_RINvNtC3std3mem8align_ofdE", "std::mem::align_of::<f64>"),
+        ("_RNCNvC1a4main0", "a::main::{closure#0}"),
+        ("_RNvXCs1_1aNtB2_3FooNtB2_3Bar3baz", "<a::Foo as a::Bar>::baz"),
+        ("_RNvMC1aShE3fooB", "_RNvMC1aShE3fooB"),
+        ("_RBB_", "_RBB_"),
     ],
 )  # fmt: skip
 def test_demangling(mangled, plain):

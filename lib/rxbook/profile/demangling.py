@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """C++ and Rust names as people write them, without parameters, as perf prints them.
 
-The C++ runtime library (libstdc++) does the work; without it, names stay as they are.
+The C++ runtime library (libstdc++) does the work, but for newer Rust (rustnames.py); without it, names stay as
+they are.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+
+from rxbook.profile.rustnames import demangle_v0
 
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _RUST_ESCAPES = {
@@ -21,6 +24,8 @@ _RUST_CODE = re.compile(r"\$u([0-9a-f]{1,6})\$")
 @functools.cache
 def demangle(name: str) -> str:
     """The name in words, or as it is where it is no mangled name."""
+    if name.startswith("_R"):
+        return demangle_v0(name) or name
     if not name.startswith("_Z"):
         return name
     full = _cxx(name.partition(".")[0])  # .cold, .isra.0 and the like are left out, as perf does

@@ -94,13 +94,13 @@ def _load(bits: int) -> Any:
 _load16, _load32, _load64 = _load(16), _load(32), _load(64)
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _u16(data, at, swap):
     value = _load16(data, at)
     return ((value & 0xFF) << 8 | value >> 8) if swap else np.int64(value)
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _u32(data, at, swap):
     value = np.int64(_load32(data, at))
     if swap:
@@ -108,20 +108,20 @@ def _u32(data, at, swap):
     return value
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _i32(data, at, swap):
     value = _u32(data, at, swap)
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _u64(data, at, swap):
     if swap:
         return np.uint64(_u32(data, at, swap)) << np.uint64(32) | np.uint64(_u32(data, at + 4, swap))
     return _load64(data, at)
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _mix(hashed, word):
     """One more word into a 64-bit hash."""
     hashed = (hashed ^ word) * np.uint64(0xFF51AFD7ED558CCD)
@@ -166,7 +166,7 @@ def scan(data, start, end, stop, swap, actions, counts, found, state):
     return reason
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _id_index(ids, wanted):
     """Place of an id among the sorted ids, -1 where it is unknown."""
     low = 0
@@ -180,7 +180,7 @@ def _id_index(ids, wanted):
     return low if low < len(ids) and ids[low] == wanted else -1
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _state_at(keys, times, values, key, time, cache):
     """The value that holds for `key` at `time`: of the last entry for it that is not later, or -1.
 
@@ -204,7 +204,7 @@ def _state_at(keys, times, values, key, time, cache):
     return np.int64(cache[3]) - 1
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _frame(table, frames, state, mode, space, ip):
     """Number of the frame (mode, space, ip), a new one where it was not seen before."""
     context = np.uint64(mode) << np.uint64(48) | np.uint64(space + 1)
@@ -225,7 +225,7 @@ def _frame(table, frames, state, mode, space, ip):
     return np.int64(number)
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _chain_hash(data, at, length, swap):
     hashed = _NO_CHAIN
     for i in range(length):
@@ -233,7 +233,7 @@ def _chain_hash(data, at, length, swap):
     return hashed
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _context_mode(ip):
     """Mode that a context marker switches to, 0 where it is none that is known."""
     back = np.uint64(0) - ip
@@ -243,7 +243,7 @@ def _context_mode(ip):
     return 0
 
 
-@njit
+@njit(error_model="numpy")
 def _keep_chain(data, at, length, swap, kernel_space, user_space, table, frames, chains, state):
     """Append a call chain's frames, without its context markers; return how many."""
     start = state[CHAINS_USED]
@@ -266,7 +266,7 @@ def _keep_chain(data, at, length, swap, kernel_space, user_space, table, frames,
     return used - start
 
 
-@njit(inline="always")
+@njit(error_model="numpy", forceinline=True)
 def _add(groups, group_table, hashed, state):
     """Number of the group with this hash, -1 - number where it is new (its row is to be filled)."""
     mask = len(group_table) - 1
