@@ -268,7 +268,10 @@ def _keep_chain(data, at, length, swap, kernel_space, user_space, table, frames,
 
 @njit(error_model="numpy", forceinline=True)
 def _add(groups, group_table, hashed, state):
-    """Number of the group with this hash, -1 - number where it is new (its row is to be filled)."""
+    """Number of the group with this hash, -1 - number where it is new (its row is to be filled).
+
+    Hashes of 64 bits stand for what was hashed: of a million groups, two are mixed up once in 40 million files.
+    """
     mask = len(group_table) - 1
     slot = np.int64(hashed) & mask
     while True:
@@ -297,6 +300,8 @@ def fold(
     base: what to add to an offset to get the time where there is none (ordered false).
     layout: a row per event; ids: sorted, with id_events and last_values (of PERF_SAMPLE_READ) beside them.
     comm_* and space_*: timelines by thread and by process, see _state_at.
+
+    One long function, as it is a third slower when its steps are functions of their own.
     """
     comm_cache = caches[:4]
     space_cache = caches[4:8]
@@ -309,6 +314,7 @@ def fold(
         if _u32(data, at, swap) != 9:
             at += size
             continue
+        # Room for this sample, however long its chain?
         if state[COUNT] + LONGEST_CHAIN + 1 > len(frames):
             reason = FRAMES_FULL
             break
@@ -319,6 +325,7 @@ def fold(
             reason = CHAINS_FULL
             break
 
+        # Whose sample is it? The id 0 is that of perf's own.
         sample = at
         at += size
         event = 0
@@ -337,6 +344,7 @@ def fold(
                     continue
                 event = id_events[index]
 
+        # Where do its fields end? Behind the fixed ones stand the counts read, then the call chain.
         row = layout[event]
         place = row[FIXED]
         read_format = row[READ_FORMAT]
@@ -366,6 +374,7 @@ def fold(
             continue
         chain_at = sample + place - 8 * length
 
+        # Its fields.
         mode = np.int64(_u16(data, sample + 4, swap)) & 7
         ip = _u64(data, sample + row[IP_AT], swap) if row[IP_AT] >= 0 else np.uint64(0)
         pid = np.int64(-1)
@@ -381,6 +390,7 @@ def fold(
         if ordered:
             time = _u64(data, sample + row[TIME_AT], swap) if row[TIME_AT] >= 0 else np.uint64(0)
 
+        # Who ran, and which mappings held then?
         comm = _state_at(comm_keys, comm_times, comm_values, tid, time, comm_cache)
         if comm < 0:
             comm = -2 - tid  # nobody named the thread; tid is at least -1
@@ -398,6 +408,7 @@ def fold(
         hashed = _mix(_mix(hashed, ip), np.uint64(mode) << np.uint64(48) ^ np.uint64(own_space + 1))
         hashed = _mix(_mix(hashed, np.uint64(comm)), np.uint64(cpu + 1))
 
+        # A group that is read as one is a sample of each of its events, whose period is what it counted since.
         group_read = read_format >= 0 and read_format & 8
         if read_format >= 0 and read_format & 4 and not group_read:
             values = 1
