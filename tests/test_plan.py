@@ -246,7 +246,7 @@ def test_the_fingerprint_does_not_know_the_seed():
 OTHER = {
     "receiver": "stack", "gro": "on", "frame_sizes": 512, "udp_csum": "zero", "flows": 64, "burst": 16,
     "protocol": "tcp", "ip_version": 4, "encap": "4in4", "rx_udp_gro_forwarding": "off", "rx_gro_list": "on",
-    "drop_tcp": False, "window_s": 0.1, "warmup_s": 0.1, "blocks": 5, "aa": True, "pressure_limit": 0.5,
+    "drop_tcp": False, "window_s": 0.3, "warmup_s": 0.1, "blocks": 5, "aa": True, "pressure_limit": 0.5,
     "variant": "v", "sender_cpu": 2, "receiver_cpu": 3, "queue_size": 1024,
 }  # fmt: skip
 
