@@ -69,6 +69,10 @@ class Functions:
 
 def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | None = None) -> Functions:
     """Name the frames. kallsyms: a copy of /proc/kallsyms saved with the recording. RxbookError if unreadable."""
+    if kallsyms is not None and _read(Path(kallsyms)) is None:
+        raise RxbookError(
+            f"cannot read kallsyms {kallsyms}: give a copy of /proc/kallsyms of the recorded machine"
+        )
     return _Resolver(data, kallsyms).resolve(counts)
 
 
@@ -112,7 +116,7 @@ class _Resolver:
     def _kernel(self) -> Mapping | None:
         """The kernel's mapping, for what lies in none: it is shorter than the kernel and ends before its init text."""
         kernel = next((event for _, event in self._data.side_band if _is_kernel(event)), None)
-        return kernel if kernel is not None and self._kallsyms is not None else None
+        return kernel if kernel is not None and self._kernel_table is not None else None
 
     def _image(self, mapping: Mapping) -> _Image:
         build_id = mapping.build_id or self._data.build_ids.get(mapping.name, "")
@@ -142,56 +146,50 @@ class _Resolver:
             start, end = image.bpf
             return SymbolTable(np.array([start], np.uint64), np.array([end], np.uint64), lambda _: image.name)
         if image.kernel:
-            return self._kernel_table("" if image.dso == KERNEL else image.dso.strip("[]"), image)
+            if image.dso == GUEST_KERNEL:
+                return None
+            return self._kernel_table if image.dso == KERNEL else self._module_table(image.dso.strip("[]"))
         if image.jit is not None:
             return self._jit_table(image.jit)
         return user_table(image.name, image.build_id, self._here)
 
-    def _kernel_table(self, module: str, image: _Image) -> SymbolTable | None:
-        if image.dso == GUEST_KERNEL:
-            return None
-        text = self._kallsyms
-        if text is None:
-            return None
-        table = symtab.kallsyms(text, module, self._moved(text))
-        if table is None and not module:
-            self._functions.warnings.append(
-                "kallsyms holds no addresses (kernel.kptr_restrict): kernel not named"
-            )
-        return table
-
     @functools.cached_property
-    def _kallsyms(self) -> bytes | None:
-        """The text of the kallsyms that fits the recording, or None, with a warning."""
-        if self._kallsyms_path is not None:
-            try:
-                return Path(self._kallsyms_path).read_bytes()
-            except OSError as error:
-                raise RxbookError(f"cannot read kallsyms {self._kallsyms_path}: {error.strerror}") from error
-        build_id = self._data.build_ids.get(KERNEL, "")
-        places = [Path("/proc/kallsyms")] if self._here else []
-        if build_id:
-            places.append(_cached(build_id) / "kallsyms")
-        for place in places:
-            try:
-                return place.read_bytes()
-            except OSError:
-                continue
+    def _kernel_table(self) -> SymbolTable | None:
+        """The kernel's own symbols, or None, with a warning."""
+        for place in self._kallsyms_places(saved_first=True):
+            text = _read(place)
+            table = symtab.kallsyms(text, shift=self._moved(text)) if text else None
+            if table is not None:
+                return table
+        build_id = kernel_build_id(self._data)
         said = f"build id {build_id}" if build_id else f"release {self._data.facts.get('release', 'unknown')}"
         self._functions.warnings.append(
-            f"kernel functions are not named: no kallsyms of that kernel ({said}) is at hand"
+            f"kernel functions are not named: no kallsyms of that kernel ({said}) with addresses is at hand"
         )
         return None
+
+    def _module_table(self, module: str) -> SymbolTable | None:
+        """A module's symbols; what perf saved can be of another boot, when the module stood elsewhere."""
+        for place in self._kallsyms_places(saved_first=False):
+            text = _read(place)
+            table = symtab.kallsyms(text, module, self._moved(text)) if text else None
+            if table is not None:
+                return table
+        return None
+
+    def _kallsyms_places(self, saved_first: bool) -> list[Path]:
+        """Where a kallsyms that fits the recording can be. The running kernel's takes 0.1 s to read."""
+        if self._kallsyms_path is not None:
+            return [Path(self._kallsyms_path)]
+        build_id = kernel_build_id(self._data)
+        saved = [_cached(build_id) / "kallsyms"] if build_id else []
+        running = [Path("/proc/kallsyms")] if self._here else []
+        return saved + running if saved_first else running + saved
 
     def _moved(self, text: bytes) -> int:
         """How far the recorded kernel stood from where this kallsyms has it (address randomisation)."""
         for _, event in self._data.side_band:
-            if (
-                isinstance(event, Mapping)
-                and event.name.startswith(KERNEL)
-                and event.pgoff
-                and not event.guest
-            ):
+            if _is_kernel(event) and event.pgoff:
                 reference = symtab.kallsyms_address(text, event.name[len(KERNEL) :])
                 return event.pgoff - reference if reference is not None else 0
         return 0
@@ -259,9 +257,22 @@ def address_name(address: int) -> str:
     return f"{address:#018x}" if address else "0" * 16
 
 
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def kernel_build_id(data: PerfData) -> str:
+    """Build id of the recorded kernel, "" where the file does not tell."""
+    mapped = next((event.build_id for _, event in data.side_band if _is_kernel(event)), "")
+    return data.build_ids.get(KERNEL) or mapped
+
+
 def recorded_here(data: PerfData) -> bool:
     """Whether this machine's running kernel is the one recorded: by build id, else by host name and release."""
-    build_id = data.build_ids.get(KERNEL)
+    build_id = kernel_build_id(data)
     if build_id:
         return build_id == running_build_id()
     facts = data.facts
