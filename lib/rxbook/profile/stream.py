@@ -15,7 +15,7 @@ from rxbook.profile import walk
 from rxbook.profile.compressed import Decompressor, payload_range
 from rxbook.profile.records import AUXTRACE, COMPRESSED, COMPRESSED2, DATA_FOLLOWS, READ_TYPES
 
-WINDOW = 1 << 23
+WINDOW = 1 << 21
 """Bytes walked at a time: so much of the file is in memory at once."""
 
 
