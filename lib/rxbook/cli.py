@@ -71,6 +71,25 @@ def clean() -> None:
 
 
 @app.command()
+def perf(
+    files: Annotated[
+        list[Path], typer.Argument(help="perf.data, or what perf report, top or script printed")
+    ],
+    top: Annotated[int, typer.Option(help="so many functions; the others are one row")] = 20,
+    only: Annotated[list[str] | None, typer.Option(help="a function, or a pattern such as '*gro*'")] = None,
+    by: Annotated[str | None, typer.Option(help="one section for each: dso, comm or cpu")] = None,
+    event: Annotated[str | None, typer.Option(help="default: cycles, else time, else the first")] = None,
+    children: Annotated[bool, typer.Option(help="add up call chains, too")] = False,
+    kallsyms: Annotated[Path | None, typer.Option(help="/proc/kallsyms of the recorded machine")] = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+) -> None:
+    """Print the functions of a profile with intervals; of two files, before and after, the differences."""
+    from rxbook.profile import show
+
+    print(show.files(files, top, only, by, event, children, kallsyms, form), end="")
+
+
+@app.command()
 def scrub(
     run: Annotated[str, typer.Argument(help="a finished run, by name or folder")],
     folder: Annotated[Path, typer.Argument(help="a new folder for the copy")],

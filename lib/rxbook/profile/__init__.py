@@ -59,7 +59,8 @@ def load(
         return recording.load(path, children, kallsyms)
     from rxbook.profile import text
 
-    return text.parse(path.read_text(errors="replace"), path.name)
+    # a broken byte must stay one byte: perf pads its columns by bytes
+    return text.parse(path.read_text(encoding="utf-8", errors="surrogateescape"), path.name)
 
 
 def _is_perf_data(path: Path) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from rxbook import RxbookError
 from rxbook.profile import EventTotals, Profile
 from rxbook.profile.text_facts import Facts
 from rxbook.profile.text_rows import (
@@ -192,6 +193,13 @@ def read(lines: list[Line], warnings: Warnings, source: str) -> Profile:
     sums = _Sums()
     for sample in reader.samples(lines):
         sums.add(sample)
+    refused = len(warnings.words) + warnings.more
+    if 2 * refused > sum(bool(line.text.strip()) for line in lines):
+        # a word and a colon look like the head of a sample: most of any prose would be one warning after another
+        first = warnings.words[0] if warnings.words else "nothing"
+        raise RxbookError(
+            f"{source} is not what perf printed: {refused} lines are no sample, the first: {first}"
+        )
     if sums.nameless:
         warnings.note(f"{sums.nameless} samples have no address and symbol: no function is known for them")
     if None in (total.period for total in sums.totals.values()):
