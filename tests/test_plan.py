@@ -247,6 +247,7 @@ OTHER = {
     "receiver": "stack", "gro": "on", "frame_sizes": 512, "udp_csum": "zero", "flows": 64, "burst": 16,
     "protocol": "tcp", "ip_version": 4, "encap": "4in4", "rx_udp_gro_forwarding": "off", "rx_gro_list": "on",
     "drop_tcp": False, "window_s": 0.3, "warmup_s": 0.1, "blocks": 5, "aa": True, "pressure_limit": 0.5,
+    "profile": True, "profile_s": 2,
     "variant": "v", "sender_cpu": 2, "receiver_cpu": 3, "queue_size": 1024,
 }  # fmt: skip
 

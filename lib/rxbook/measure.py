@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import datetime
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rxbook import frames
+from rxbook import RxbookError, frames
 from rxbook.plan import Cell, Plan
+from rxbook.profile.record import record_cells
 from rxbook.runs import Folder, blocks_left
 from rxbook.testbeds.veth import Veth
 
@@ -42,8 +44,22 @@ def measure(
             windows_s += row["window_s"]
             report(done, len(todo), cell)
         wall_s = time.monotonic() - start
+        if plan.profile:
+            _profile(folder, cells, testbed)
     folder.add_to_host({"offloads_before": testbed.offloads_before, "offloads_after": testbed.offloads_after})
     return {"wall_s": wall_s, "windows_s": windows_s, "windows": len(todo)}
+
+
+def _profile(folder: Folder, cells: list[Cell], testbed: Veth) -> None:
+    """A run without perf is still a run: it says what is missing."""
+    plan = folder.plan
+    try:
+        record_cells(
+            testbed, cells, folder.path / "profiles", plan.receiver_cpu, plan.warmup_s, plan.profile_s
+        )
+    except RxbookError as error:
+        folder.log(f"no profile: {error}")
+        print(f"no profile was recorded: {error}", file=sys.stderr)
 
 
 def schedule(folder: Folder, cells: list[Cell]) -> Iterable[tuple[int, int, Cell]]:

@@ -158,6 +158,8 @@ class Plan(BaseModel):
     )
     seed: Whole | None = Field(None, ge=0, description="of the random order; default: drawn and recorded")
     aa: YesNo = Field(False, description="measure every cell twice under two names: prints the noise floor")
+    profile: YesNo = Field(False, description="perf record the receiver's CPU, in windows of their own")
+    profile_s: Number = Field(1.0, ge=0.1, le=60, description="length of such a window, seconds")
     pressure_limit: Number = Field(
         0.2,
         gt=0,

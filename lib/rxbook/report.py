@@ -13,8 +13,10 @@ import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
 
-from rxbook import figures, provenance, render, statistics, tables
+from rxbook import figures, profile, provenance, render, statistics, tables, words
 from rxbook.plan import Cell
+from rxbook.profile import record
+from rxbook.profile.functions import Column, function_table
 from rxbook.runs import Run
 from rxbook.tables import Table
 
@@ -26,6 +28,7 @@ __all__ = [
     "pyperf_suite",
     "save",
     "table_of",
+    "tables_named",
     "tables_of",
 ]
 
@@ -56,7 +59,31 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
         found["size_csum"] = partial(tables.size_csum_table, samples, source=source)
     if run.plan.aa:
         found["noise"] = partial(tables.noise_table, samples, source=source)
-    return found | {"windows": partial(tables.windows_table, samples, source=source)}
+    found["windows"] = partial(tables.windows_table, samples, source=source)
+    return found | _function_tables(run)
+
+
+def _function_tables(run: Run) -> dict[str, Callable[[], Table]]:
+    """One table of functions for each traffic shape that was profiled: GRO off, then on."""
+    shapes: dict[tuple, dict[str, tuple[Cell, Path]]] = {}
+    for cell, data in record.recorded(run.path / "profiles"):
+        shape = tuple(value for name, value in cell if name != "gro")
+        shapes.setdefault(shape, {})[f"GRO {cell.gro}"] = (cell, data)
+    return {
+        f"functions_{number}": partial(_function_table, run, profiled)
+        for number, profiled in enumerate(shapes.values(), 1)
+    }
+
+
+def _function_table(run: Run, profiled: dict[str, tuple[Cell, Path]]) -> Table:
+    columns = {}
+    for name, (cell, data) in profiled.items():
+        fields = cell.model_dump()
+        windows = run.samples[(run.samples[list(fields)] == pd.Series(fields)).all(axis=1)]
+        columns[name] = Column([profile.load(data)], statistics.cell_interval(windows, "ns_per_packet"))
+    table = function_table(columns, source=words.dated(run.source, run.samples))
+    cell, _ = next(iter(profiled.values()))
+    return replace(table, notes=(f"{words.traffic(cell.model_dump())}.", *table.notes))
 
 
 def table_of(run: Run, name: str) -> Table | None:
@@ -68,9 +95,14 @@ def table_of(run: Run, name: str) -> Table | None:
     return replace(table, notes=(*table.notes, f"Machine: {provenance.machine_label(run.host)}."))
 
 
+def tables_named(run: Run) -> list[str]:
+    """The names of a run's tables, none of them made yet."""
+    return list(_table_makers(run))
+
+
 def tables_of(run: Run) -> dict[str, Table]:
     """All tables of a run, by the names of their files."""
-    return {name: table_of(run, name) for name in _table_makers(run)}
+    return {name: table_of(run, name) for name in tables_named(run)}
 
 
 def figure_of(run: Run, name: str) -> Figure:

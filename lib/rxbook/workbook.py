@@ -19,7 +19,7 @@ from rxbook.plan import MIN_BLOCKS, Plan, make_plan
 from rxbook.progress import NotebookProgress
 from rxbook.runs import Folder, Run
 
-__all__ = ["PLACE", "parameters", "run", "show_figure", "show_table"]
+__all__ = ["PLACE", "parameters", "run", "show_figure", "show_functions", "show_table"]
 
 PLACE = ("runs_dir", "run_name")
 """Parameters of every notebook that say where a run is written, not what it measures."""
@@ -112,6 +112,15 @@ def show_table(run: Run, name: str) -> None:
         print(NO_TABLE[name])
         return
     display({"text/html": render.html(table), "text/plain": render.text(table)}, raw=True)
+
+
+def show_functions(run: Run) -> None:
+    """Show the tables of functions, one for each traffic shape that was profiled."""
+    names = [name for name in report.tables_named(run) if name.startswith("functions")]
+    for name in names:
+        show_table(run, name)
+    if not names:
+        print("not recorded: run again with profile=True")
 
 
 def show_figure(run: Run, name: str) -> None:

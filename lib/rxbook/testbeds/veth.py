@@ -82,11 +82,13 @@ class Veth:
         self.prepare(cell)
         self.sender.call("start")
         try:
-            return self.receiver.call(
-                "window", 30 + warmup_s + window_s, warmup_s=warmup_s, window_s=window_s
-            )
+            return self.count(warmup_s, window_s)
         finally:
             self.sender.call("stop")
+
+    def count(self, warmup_s: float, window_s: float) -> dict[str, float | None]:
+        """The changes of the receiver's counters in one window of the traffic that runs."""
+        return self.receiver.call("window", 30 + warmup_s + window_s, warmup_s=warmup_s, window_s=window_s)
 
     def prepare(self, cell: Cell) -> None:
         """Make sender and receiver ready for a cell, without traffic."""
