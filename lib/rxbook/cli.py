@@ -82,10 +82,16 @@ def perf(
     children: Annotated[bool, typer.Option(help="add up call chains, too")] = False,
     kallsyms: Annotated[Path | None, typer.Option(help="/proc/kallsyms of the recorded machine")] = None,
     form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    folded: Annotated[bool, typer.Option(help="stacks for flame-graph viewers, of one perf.data")] = False,
 ) -> None:
     """Print the functions of a profile with intervals; of two files, before and after, the differences."""
-    from rxbook.profile import show
+    from rxbook.profile import export, show
 
+    if folded:
+        if len(files) != 1:
+            raise RxbookError(f"--folded takes one file, not {len(files)}")
+        print("\n".join(export.folded(files[0], event, kallsyms)))
+        return
     print(show.files(files, top, only, by, event, children, kallsyms, form), end="")
 
 
