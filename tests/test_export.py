@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -67,3 +68,25 @@ def test_a_recording_without_chains_gives_the_functions_alone(tmp_path):
 def test_an_event_that_is_not_there_is_refused(recording):
     with pytest.raises(RxbookError, match="no event cycles"):
         export.folded(recording, event="cycles")
+
+
+def test_speedscope_has_the_fields_of_its_format(recording):
+    file = json.loads(export.speedscope(recording))
+    assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    (profile,) = file["profiles"]
+    assert (profile["type"], profile["unit"], profile["startValue"]) == ("sampled", "nanoseconds", 0)
+    frames = file["shared"]["frames"]
+    assert all(isinstance(frame["name"], str) for frame in frames)
+    assert len({(frame["name"], frame.get("file")) for frame in frames}) == len(frames)
+    assert len(profile["samples"]) == len(profile["weights"])
+    assert all(0 <= place < len(frames) for stack in profile["samples"] for place in stack)
+
+
+def test_speedscope_weights_are_the_periods_of_the_folded_stacks(recording):
+    file = json.loads(export.speedscope(recording))
+    (profile,) = file["profiles"]
+    names = [frame["name"] for frame in file["shared"]["frames"]]
+    stacks = {";".join(names[place] for place in stack) for stack in profile["samples"]}
+    assert stacks == set(ours(recording))
+    period = load(recording).functions["period"].sum()
+    assert sum(profile["weights"]) == profile["endValue"] == period
