@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from perf_files import Recording
 from rxbook import RxbookError
 from rxbook.profile import export, load
 
@@ -90,3 +92,87 @@ def test_speedscope_weights_are_the_periods_of_the_folded_stacks(recording):
     assert stacks == set(ours(recording))
     period = load(recording).functions["period"].sum()
     assert sum(profile["weights"]) == profile["endValue"] == period
+
+
+TABLES = {
+    "stackTable": "frame prefix category subcategory",
+    "frameTable": "address inlineDepth category subcategory func nativeSymbol innerWindowID implementation line column",
+    "funcTable": "name isJS relevantForJS resource fileName lineNumber columnNumber",
+    "resourceTable": "lib name host type",
+    "nativeSymbols": "libIndex address name functionSize",
+    "markers": "data name startTime endTime phase category",
+    "samples": "stack time weight",
+}
+"""Columns of a thread's tables in version 48 of the processed format."""
+
+
+def firefox_stacks(thread):
+    """Walk the tables as the viewer does: folded stack and weight of each sample."""
+    stacks, frames, functions = thread["stackTable"], thread["frameTable"], thread["funcTable"]
+    for leaf, weight in zip(thread["samples"]["stack"], thread["samples"]["weight"], strict=True):
+        names, node = [], leaf
+        while node is not None:
+            function = frames["func"][stacks["frame"][node]]
+            names.append(thread["stringArray"][functions["name"][function]])
+            node = stacks["prefix"][node]
+        yield ";".join([thread["name"], *names[::-1]]), weight
+
+
+def test_firefox_has_the_tables_of_its_format(recording):
+    file = json.loads(export.firefox(recording))
+    assert file["meta"]["preprocessedProfileVersion"] == 48
+    assert "grey" in {category["color"] for category in file["meta"]["categories"]}
+    assert sum(thread["isMainThread"] for thread in file["threads"]) == 1
+    for thread in file["threads"]:
+        for table, columns in TABLES.items():
+            lengths = {len(thread[table][column]) for column in columns.split()}
+            assert lengths == {thread[table]["length"]}, table
+        assert all(prefix is None or prefix < i for i, prefix in enumerate(thread["stackTable"]["prefix"]))
+        assert max(thread["frameTable"]["category"]) < len(file["meta"]["categories"])
+        assert max(thread["resourceTable"]["lib"]) < len(file["libs"])
+
+
+def test_firefox_shows_the_folded_stacks_in_milliseconds(recording):
+    file = json.loads(export.firefox(recording))
+    found = [stack for thread in file["threads"] for stack in firefox_stacks(thread)]
+    assert {stack for stack, _ in found} == set(ours(recording))
+    period = load(recording).functions["period"].sum()
+    assert sum(weight for _, weight in found) == pytest.approx(period / 1e6)
+    assert {thread["samples"]["weightType"] for thread in file["threads"]} == {"tracing-ms"}
+
+
+FORMS = [export.folded, export.speedscope, export.firefox]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_no_recording_is_refused(form, tmp_path):
+    path = tmp_path / "perf.data"
+    path.write_bytes(b"no recording")
+    with pytest.raises(RxbookError, match=r"is not a perf\.data file"):
+        form(path)
+    with pytest.raises(RxbookError, match="cannot read"):
+        form(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_damaged_recordings_give_a_part_or_a_clear_error(form, recording, tmp_path):
+    whole = recording.read_bytes()
+    path = tmp_path / "perf.data"
+    chance = random.Random(1)
+    for _ in range(15):
+        damaged = bytearray(whole[: chance.choice([len(whole), chance.randrange(len(whole))])])
+        for _ in range(chance.randrange(200)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            form(path)
+        except RxbookError as error:
+            assert "perf.data" in str(error)
+
+
+@pytest.mark.parametrize("form", [export.speedscope, export.firefox])
+def test_a_recording_without_samples_is_refused(form, tmp_path):
+    path = tmp_path / "perf.data"
+    path.write_bytes(bytes(Recording()))
+    with pytest.raises(RxbookError, match="has no samples to show"):
+        form(path)
