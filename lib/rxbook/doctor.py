@@ -157,31 +157,31 @@ def _cpumap(seen: Findings) -> Check:
     return _probed(seen, "cpumap", seen.probes["cpumap"], "a map can be made", remedy)
 
 
-def _cpumap_gro(seen: Findings) -> Check:
-    name = "GRO in cpumap"
+def _by_btf(seen: Findings, name: str, fact: str, lacking: str, remedy: str) -> Check:
     if seen.btf is None:
         return Check(name, "warn", "not known without BTF", "see the line BTF")
-    if seen.btf["cpumap_gro"]:
+    if seen.btf[fact]:
         return Check(name, "ok", "yes, by BTF")
-    finding = "no, by BTF: N/A is printed for cpumap with GRO; the `stack` receiver still works"
-    return Check(name, "warn", finding, "use Linux 6.15 or newer, or receiver=stack")
+    return Check(name, "warn", f"no, by BTF: {lacking}", remedy)
+
+
+def _cpumap_gro(seen: Findings) -> Check:
+    lacking = "N/A is printed for cpumap with GRO; the `stack` receiver still works"
+    remedy = "use Linux 6.15 or newer, or receiver=stack"
+    return _by_btf(seen, "GRO in cpumap", "cpumap_gro", lacking, remedy)
 
 
 def _netfilter(seen: Findings) -> Check:
-    name = "netfilter BPF link"
-    if seen.btf is None:
-        return Check(name, "warn", "not known without BTF", "see the line BTF")
-    if seen.btf["netfilter_link"]:
-        return Check(name, "ok", "yes, by BTF")
     remedy = "use Linux 6.4 or newer with CONFIG_NETFILTER_BPF_LINK=y, or drop_tcp=false"
-    return Check(name, "warn", "no, by BTF: TCP cannot be dropped before the stack", remedy)
+    lacking = "TCP cannot be dropped before the stack"
+    return _by_btf(seen, "netfilter BPF link", "netfilter_link", lacking, remedy)
 
 
 def _perf(seen: Findings) -> Check:
     if seen.perf:
         return Check("perf tool", "ok", seen.perf)
-    remedy = "Debian: apt install linux-perf; Fedora: dnf install perf"
-    return Check("perf tool", "missing", "no perf that runs: rates work, profiles do not", remedy)
+    finding = "no perf that runs: rates work, profiles do not"
+    return Check("perf tool", "missing", finding, probes.PERF_PACKAGES)
 
 
 def _cycle_counter(seen: Findings) -> Check:

@@ -78,8 +78,7 @@ def _function_tables(run: Run) -> dict[str, Callable[[], Table]]:
 def _function_table(run: Run, profiled: dict[str, tuple[Cell, Path]]) -> Table:
     columns = {}
     for name, (cell, data) in profiled.items():
-        fields = cell.model_dump()
-        windows = run.samples[(run.samples[list(fields)] == pd.Series(fields)).all(axis=1)]
+        windows = run.samples[tables.is_cell(run.samples, cell.model_dump())]
         columns[name] = Column([profile.load(data)], statistics.cell_interval(windows, "ns_per_packet"))
     table = function_table(columns, source=words.dated(run.source, run.samples))
     cell, _ = next(iter(profiled.values()))

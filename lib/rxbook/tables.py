@@ -34,6 +34,7 @@ __all__ = [
     "Table",
     "gro_effect",
     "gro_table",
+    "is_cell",
     "noise_table",
     "size_csum_table",
     "windows_table",
@@ -220,7 +221,7 @@ def noise_table(samples: pd.DataFrame, value: str = "mpps", *, source: str = "me
     sections, comparisons = [], []
     for shape, windows in words.shapes(samples):
         rows = []
-        for cell in floor[_is_cell(floor, shape)].to_dict("records"):
+        for cell in floor[is_cell(floor, shape)].to_dict("records"):
             of_cell = windows[windows["gro"] == cell["gro"]]
             pair = [{"variant": cell["variant"] + ending} for ending in AA_NAMES]
             comparisons.append(compare(of_cell, *pair, value))
@@ -239,7 +240,8 @@ def noise_table(samples: pd.DataFrame, value: str = "mpps", *, source: str = "me
     return _table(title, columns, sections, notes, floor.to_dict("records"), samples, source)
 
 
-def _is_cell(frame: pd.DataFrame, fields: Mapping[str, Any]) -> pd.Series:
+def is_cell(frame: pd.DataFrame, fields: Mapping[str, Any]) -> pd.Series:
+    """One boolean per row: does it have these values in these columns?"""
     return (frame[list(fields)] == list(fields.values())).all(axis=1)
 
 

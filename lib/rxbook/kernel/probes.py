@@ -23,7 +23,7 @@ from pathlib import Path
 from rxbook import RxbookError
 from rxbook.kernel import libbpf, perf_events
 
-__all__ = ["NEEDS_ROOT", "cycle_counter", "perf_version", "probe"]
+__all__ = ["NEEDS_ROOT", "PERF_PACKAGES", "cycle_counter", "perf_version", "probe"]
 
 NEEDS_ROOT = "not tried without root"
 TIMEOUT_S = 20
@@ -48,6 +48,10 @@ def probe() -> dict[str, str]:
         words = child.stderr.strip().splitlines() or [f"the probe ended with {child.returncode}"]
         return dict.fromkeys(PROBES, words[-1])
     return json.loads(child.stdout)
+
+
+PERF_PACKAGES = "Debian: apt install linux-perf; Fedora: dnf install perf"
+"""Where the perf tool comes from."""
 
 
 def perf_version() -> str | None:

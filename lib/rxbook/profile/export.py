@@ -254,9 +254,6 @@ def _read(
 ) -> list[_Stacks]:
     """The stacks of each event that has samples, or of the one asked for, in the file's order."""
     data = perfdata.read(path)
-    beside = Path(path).with_name("kallsyms")
-    if kallsyms is None and beside.is_file():
-        kallsyms = beside
     names = [each.name for each in data.events]
     if event is not None and event not in names:
         raise RxbookError(f"{Path(path).name} has no event {event}; it has {', '.join(names)}")

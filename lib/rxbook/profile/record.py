@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -35,8 +34,8 @@ def record_cells(
     What is there already, from before an interruption, stays. Samples cycles where the machine counts them,
     else time (cpu-clock). Raises RxbookError where perf is missing or refuses.
     """
-    if shutil.which("perf") is None:
-        raise RxbookError("no perf tool. Debian: apt install linux-perf; Fedora: dnf install perf")
+    if probes.perf_version() is None:
+        raise RxbookError(f"no perf tool that runs. {probes.PERF_PACKAGES}")
     event = "cpu-clock" if probes.cycle_counter() else "cycles"
     folder.mkdir(exist_ok=True)
     # as it is now: modules and BPF programs come and go
@@ -80,6 +79,6 @@ def recorded(folder: Path) -> list[tuple[Cell, Path]]:
     found = []
     for about in sorted(folder.glob("cell-*.json")):
         data = about.with_suffix(".data")
-        if os.path.exists(data):
+        if data.exists():
             found.append((Cell(**json.loads(about.read_text())["cell"]), data))
     return found

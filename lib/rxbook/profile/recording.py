@@ -21,9 +21,6 @@ def load(
 ) -> Profile:
     """Read, count and name the samples of a perf.data file; with children, sum call chains too."""
     data = perfdata.read(path)
-    beside = data.path.with_name("kallsyms")
-    if kallsyms is None and beside.is_file():
-        kallsyms = beside
     counts = data.count(chains=children)
     functions = symbols.resolve(data, counts, kallsyms)
     frame = function_frame(data, counts, functions, children)

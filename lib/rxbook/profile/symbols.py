@@ -68,7 +68,14 @@ class Functions:
 
 
 def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | None = None) -> Functions:
-    """Name the frames. kallsyms: a copy of /proc/kallsyms saved with the recording. RxbookError if unreadable."""
+    """Name the frames. RxbookError where kallsyms is given and cannot be read.
+
+    kallsyms: a copy of /proc/kallsyms from the recorded machine; without it, the file `kallsyms` beside the
+    recording is taken where there is one.
+    """
+    beside = data.path.with_name("kallsyms")
+    if kallsyms is None and beside.is_file():
+        kallsyms = beside
     if kallsyms is not None and _read(Path(kallsyms)) is None:
         raise RxbookError(
             f"cannot read kallsyms {kallsyms}: give a copy of /proc/kallsyms of the recorded machine"

@@ -18,7 +18,7 @@ CAPTURE_FRAMES, CAPTURE_STRIDE = 4096, 2056  # receive.bpf.c: a length and 2048 
 class State(ctypes.Structure):
     """`state` of receive.bpf.c."""
 
-    _fields_ = (("frames", ctypes.c_uint64), ("batches", ctypes.c_uint64), ("counted_map_id", ctypes.c_uint32),
+    _fields_ = (("frames", ctypes.c_uint64), ("counted_map_id", ctypes.c_uint32),
                 ("captured", ctypes.c_uint32), ("capture_limit", ctypes.c_uint32))  # fmt: skip
 
 

@@ -11,7 +11,6 @@ const volatile __u32 receiver_cpu;
 /* Read and set through the mapped .bss; mirrored in receivers/device.py. */
 struct {
 	__u64 frames;         /* that the cpumap kthread took from its queue */
-	__u64 batches;        /* of at most 8 frames */
 	__u32 counted_map_id; /* whose kthread is counted: other cpumaps may exist */
 	__u32 captured;
 	__u32 capture_limit;
@@ -87,7 +86,6 @@ int count_kthread(struct bpf_raw_tracepoint_args *ctx)
 	/* TP_PROTO(int map_id, unsigned int processed, unsigned int drops, int sched, ...) */
 	if ((__u32)ctx->args[0] != state.counted_map_id)
 		return 0;
-	state.batches++;
 	state.frames += (__u32)ctx->args[1];
 	return 0;
 }
