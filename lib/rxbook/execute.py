@@ -56,7 +56,7 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
     if runs.status(path) == "finished":
         print(f"{path.name} is finished: nothing is measured again")
     elif inputs:
-        print(f"nothing is measured: {' and '.join(inputs.values())} as it is; {_shown(path)}", flush=True)
+        _announce_inputs(path, inputs)
     else:
         _announce(path, plan)
     if not (path / "report.html").exists():
@@ -92,6 +92,16 @@ def _announce(path: Path, plan: Plan) -> None:
     recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
     print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "
           f"traffic; {_shown(path)}", flush=True)  # fmt: skip
+
+
+def _announce_inputs(path: Path, inputs: dict[str, str]) -> None:
+    """Say that nothing is measured. Raises RxbookError where an input is not there."""
+    from rxbook import function_cycles
+
+    named = [item for value in inputs.values() for item in function_cycles.as_list(value)]
+    for item in named:
+        function_cycles.found(item)
+    print(f"nothing is measured: shows {', '.join(named)}; {_shown(path)}", flush=True)
 
 
 def _declared(source: Path) -> dict[str, object]:

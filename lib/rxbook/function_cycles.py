@@ -18,7 +18,7 @@ from rxbook.profile.tasks import only_task
 from rxbook.runs import Run
 from rxbook.tables import Table, is_cell
 
-__all__ = ["comparison", "makers"]
+__all__ = ["as_list", "comparison", "found", "makers"]
 
 Condition = tuple[Run, Cell, list[Recording]]
 
@@ -47,18 +47,18 @@ def comparison(before: Sequence[str], after: Sequence[str], shown: Plan) -> dict
     are repeats of one condition. shown: whose functions, families and top are taken.
     Raises RxbookError where one is neither, or they are not of one kind.
     """
-    sides = {name: [_found(given) for given in side] for name, side in (("before", before), ("after", after))}
-    sides = {name: found for name, found in sides.items() if found}
-    folders = [path for found in sides.values() for path in found if path.is_dir()]
+    sides = {name: [found(given) for given in side] for name, side in (("before", before), ("after", after))}
+    sides = {name: paths for name, paths in sides.items() if paths}
+    folders = [path for paths in sides.values() for path in paths if path.is_dir()]
     if not sides or "before" not in sides:
         raise RxbookError("before is empty: name a run folder, or files of perf.data or of what perf printed")
     if not folders:
         return {"functions_1": _of_files(sides, shown)}
-    if any(len(found) != 1 or not found[0].is_dir() for found in sides.values()):
+    if any(len(paths) != 1 or not paths[0].is_dir() for paths in sides.values()):
         raise RxbookError(
             f"{folders[0].name} is a run folder: name one run each as before and after, or files only"
         )
-    loaded = {name: runs.load(found[0]) for name, found in sides.items()}
+    loaded = {name: runs.load(paths[0]) for name, paths in sides.items()}
     for run in loaded.values():
         if not record.recordings(run.path / "profiles"):
             raise RxbookError(f"{run.path.name} has no profiles: measure with profile=true")
@@ -68,12 +68,19 @@ def comparison(before: Sequence[str], after: Sequence[str], shown: Plan) -> dict
     return _of_runs(loaded, shown)
 
 
-def _found(given: str) -> Path:
+def as_list(value: str | Sequence[str]) -> list[str]:
+    """`a.data,b.data` from a command line, one name, and a list of them."""
+    items = value.split(",") if isinstance(value, str) else value
+    return [str(item).strip() for item in items if str(item).strip()]
+
+
+def found(given: str) -> Path:
+    """The file or run folder that an input names. Raises RxbookError where there is none."""
     path = Path(given).absolute()
-    found = path if path.exists() else runs.find(given)
-    if not found.exists():
+    place = path if path.exists() else runs.find(given)
+    if not place.exists():
         raise RxbookError(f"{given} is no file, and no run of that name is in {runs.RUNS.name}/")
-    return found
+    return place
 
 
 def _showing(plan: Plan, shown: Plan) -> Plan:

@@ -88,7 +88,7 @@ def functions(variables: dict[str, Any]) -> tuple[dict[str, Table], Run | None]:
     Raises RxbookError for wrong parameters, and where an input cannot be read.
     """
     given = parameters(variables)
-    before, after = (_as_list(given.pop(name, [])) for name in INPUTS)
+    before, after = (function_cycles.as_list(given.pop(name, [])) for name in INPUTS)
     if not before and not after:
         measured = run("function_cycles", given)
         return report.function_tables(measured), measured
@@ -98,12 +98,6 @@ def functions(variables: dict[str, Any]) -> tuple[dict[str, Table], Run | None]:
         path = _path(str(place["runs_dir"]), str(place["run_name"]), "function_cycles")
         report.save_functions(path, tables)
     return tables, None
-
-
-def _as_list(value: Any) -> list[str]:
-    """`a.data,b.data` from a command line, one name, and a list of them."""
-    items = value.split(",") if isinstance(value, str) else value
-    return [str(item).strip() for item in items if str(item).strip()]
 
 
 def _path(runs_dir: str, run_name: str, notebook: str) -> Path:
