@@ -52,7 +52,7 @@ def record(parameters: dict[str, object], seconds: float) -> pd.DataFrame:
     per_block = len(plan.cells("here")) * (plan.window_s + plan.warmup_s + 0.01)
     plan = plan.model_copy(update={"blocks": int(seconds / per_block)})
     with tempfile.TemporaryDirectory() as folder:
-        written = runs.Folder.create(Path(folder), plan, seed=1)
+        written = runs.Folder.create(Path(folder), plan, seed=1, notebook="gro_on_off")
         measure.measure(written, plan.cells("here"))
         written.close()
         return runs.read_samples(Path(folder) / "samples.csv")

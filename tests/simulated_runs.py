@@ -35,7 +35,7 @@ def known_host() -> Iterator[None]:
 def begin(path: Path, rows: int | None = None, **parameters: Any) -> runs.Folder:
     """A run that is being written, its first `rows` windows in it; close or finish it."""
     plan = make_plan(PARAMETERS | parameters)
-    folder = runs.Folder.create(path, plan, seed=1)
+    folder = runs.Folder.create(path, plan, seed=1, notebook="gro_on_off")
     for row in windows(plan)[:rows]:
         folder.append(row)
     return folder

@@ -106,7 +106,7 @@ def known_host():
 @pytest.fixture
 def folder(tmp_path):
     def create(seed, name="run"):
-        made = runs.Folder.create(tmp_path / f"{name}{seed}", PLAN, seed)
+        made = runs.Folder.create(tmp_path / f"{name}{seed}", PLAN, seed, "gro_on_off")
         made.close()
         return made
 

@@ -20,7 +20,7 @@ ROOT = runs.ROOT
 BIN = Path(sys.executable).parent
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 OF_CONDA = {"matplotlib-base": "matplotlib"}  # without Qt
-BROUGHT = {"IPython": "ipykernel"}
+BROUGHT = {"PIL": "pillow", "IPython": "ipykernel"}
 """Packages that others cannot be without."""
 
 

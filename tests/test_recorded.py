@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 import simulated_runs
-from rxbook import doctor, execute, render, report, runs, workbook
+from rxbook import doctor, render, report, runs, workbook
+from rxbook.notebooks import NOTEBOOKS
 
 BIN = Path(sys.executable).parent
 NOBODY = 65534
@@ -108,7 +109,7 @@ def kept():
 
 
 def test_every_notebook_has_a_sample():
-    notebooks = {path.stem for path in execute.NOTEBOOKS.glob("*.ipynb")}
+    notebooks = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
     assert notebooks <= {path.name for path in runs.SAMPLES.iterdir()}
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import shutil
 import sys
@@ -11,15 +10,14 @@ import threading
 import time
 from pathlib import Path
 
-from rxbook import RxbookError, doctor, progress, runs
+from rxbook import RxbookError, doctor, notebooks, progress, runs
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, Plan, make_plan
 from rxbook.profile import record
 from rxbook.testbeds.lock import Lock
 
-__all__ = ["NOTEBOOKS", "run"]
+__all__ = ["run"]
 
-NOTEBOOKS = runs.ROOT / "notebooks"
 # jsonschema, which papermill and nbconvert import, compiles a grammar of IRIs on import: 1.6 s for a check
 # that no notebook needs. It goes without where that package is missing.
 sys.modules.setdefault("rfc3987_syntax", None)
@@ -27,25 +25,15 @@ sys.modules.setdefault("rfc3987_syntax", None)
 KERNEL = "python3"  # this interpreter's, whatever the notebook was last opened with
 
 
-SHOWN = {
-    "gro_on_off": ("gro", "size_csum", "noise"),
-    "function_cycles": (*(f"functions_{number}" for number in range(1, 9)), "gro"),
-}
-"""Tables that the terminal shows after a notebook; the page and the run's folder have all."""
-
-
 def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path | None) -> None:
     """Run a notebook with parameters given by name; prints tables and where everything lies.
 
     Raises RxbookError for what a user can put right.
     """
-    source = NOTEBOOKS / f"{notebook}.ipynb"
-    if not source.exists():
-        known = ", ".join(path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb")))
-        raise RxbookError(f"no notebook is named {notebook}; there are: {known}")
+    source = notebooks.find(notebook)
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
     if resume is None:
-        declared = _declared(source)
+        declared = notebooks.declared(notebook)
         inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
         asked = {name: value for name, value in given.items() if name not in inputs}
         defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
@@ -102,14 +90,6 @@ def _announce_inputs(path: Path, inputs: dict[str, str]) -> None:
     for item in named:
         function_cycles.found(item)
     print(f"nothing is measured: shows {', '.join(named)}; {_shown(path)}", flush=True)
-
-
-def _declared(source: Path) -> dict[str, object]:
-    """The parameters that a notebook declares, with its defaults."""
-    import papermill
-
-    found = papermill.inspect_notebook(str(source))
-    return {name: ast.literal_eval(about["default"]) for name, about in found.items()}
 
 
 def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> None:
@@ -186,9 +166,9 @@ def _watch(path: Path, plan: Plan, ended: threading.Event) -> None:
 
 
 def _write_page(path: Path) -> None:
-    from rxbook import report
+    from rxbook import page
 
-    report.notebook_html(path / "notebook.ipynb", path / "report.html", path.name)
+    page.write(path / "notebook.ipynb", path / "report.html", path.name)
 
 
 def _conclude(path: Path, notebook: str) -> None:
@@ -199,13 +179,15 @@ def _conclude(path: Path, notebook: str) -> None:
         print("\n" + file.read_text())
     if not read:
         run = runs.load(path) if (path / "plan.json").exists() else runs.recorded(notebook)
-        for name in SHOWN[notebook]:
+        for name in report.SHOWN[notebook]:
             table = report.table_of(run, name)
             if table:
                 print("\n" + render.text(table))
     print(f"page        {_shown(path / 'report.html')}")
     if read or not run.recorded:
-        print(f"run folder  {_shown(path)}\nfor a mail  {_shown(path / 'tables' / SHOWN[notebook][0])}.txt")
+        print(
+            f"run folder  {_shown(path)}\nfor a mail  {_shown(path / 'tables' / report.SHOWN[notebook][0])}.txt"
+        )
 
 
 def _shown(path: Path) -> str:

@@ -111,8 +111,8 @@ def _of_runs(loaded: Mapping[str, Run], shown: Plan) -> dict[str, Table]:
 
 
 def _of_files(sides: Mapping[str, Sequence[Path]], shown: Plan) -> Table:
-    columns = {name: Column([profile.load(path) for path in found]) for name, found in sides.items()}
-    source = "from " + " and ".join(found[0].name for found in sides.values())
+    columns = {name: Column([profile.load(path) for path in paths]) for name, paths in sides.items()}
+    source = "from " + " and ".join(paths[0].name for paths in sides.values())
     return function_table(columns, source=source, **_options(shown))
 
 
@@ -153,9 +153,9 @@ def _unit(columns: Mapping[str, Condition]) -> str:
 
 def _profiles(recordings: Sequence[Recording], children: bool) -> tuple[list[Profile], float]:
     """The recordings without what other threads did, and the receiver's share of its CPU's samples."""
-    found = [only_task(_loaded(recording.data, children), recording.task) for recording in recordings]
-    ours, all_of_cpu = (sum(counts) for counts in zip(*((o, a) for _, o, a in found), strict=True))
-    return [of_task for of_task, _, _ in found], ours / all_of_cpu if all_of_cpu else 1.0
+    read = [only_task(_loaded(recording.data, children), recording.task) for recording in recordings]
+    ours, of_the_cpu = (sum(counts) for counts in list(zip(*read, strict=True))[1:])
+    return [of_task for of_task, _, _ in read], ours / of_the_cpu if of_the_cpu else 1.0
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rxbook.tables import Section, Table
 from rxbook.words import marked
 
-__all__ = ["csv", "html", "markdown", "text"]
+__all__ = ["csv", "html", "markdown", "text", "to_ascii"]
 
 LONGEST_LABEL = 20
 """With longer row names, as of functions, a table that is too wide is cut between its groups of columns; with
@@ -30,7 +30,8 @@ STYLE = (
 )
 
 
-def _ascii(words: str) -> str:
+def to_ascii(words: str) -> str:
+    """The words without what ASCII lacks: accents go, other characters are left out."""
     plain = unicodedata.normalize("NFKD", words.replace("\u00b1", "+/-"))
     return plain.encode("ascii", "ignore").decode()
 
@@ -42,19 +43,19 @@ def text(table: Table, width: int = 72) -> str:
     for part in grid.parts(width):
         head = ["", *grid.head(part)]
         for section in table.sections:
-            heading = ["", *textwrap.wrap(_ascii(section.heading), width)]
+            heading = ["", *textwrap.wrap(to_ascii(section.heading), width)]
             lines += [*heading, *head] if len(table.sections) == 1 else [*head, *heading]
             lines += grid.rows(section, part)
             head = []  # columns stand below each other, so one head serves all sections
     lines.append("")
     for note in table.notes:
-        lines += textwrap.wrap(_ascii(note), width, subsequent_indent="  ")
+        lines += textwrap.wrap(to_ascii(note), width, subsequent_indent="  ")
     folded = [textwrap.wrap(line, width) if len(line) > width else [line] for line in lines]
     return "\n".join(itertools.chain(*folded)) + "\n"
 
 
 def _title_lines(table: Table, width: int) -> list[str]:
-    title, source = _ascii(table.title), _ascii(marked(table.source))
+    title, source = to_ascii(table.title), to_ascii(marked(table.source))
     space = width - len(title) - len(source)
     return [title + " " * space + source] if space >= 2 else textwrap.wrap(f"{source}: {title}", width)
 
@@ -99,9 +100,9 @@ class _Grid:
     @classmethod
     def fit(cls, table: Table, width: int) -> _Grid:
         """The widest of the layouts that fit, see LONGEST_LABEL, or the narrowest."""
-        rows = [[_ascii(cell) for cell in row] for section in table.sections for row in section.rows if row]
+        rows = [[to_ascii(cell) for cell in row] for section in table.sections for row in section.rows if row]
         columns = tuple(
-            _Column.of(index, _ascii(group), _ascii(name), [row[index] for row in rows])
+            _Column.of(index, to_ascii(group), to_ascii(name), [row[index] for row in rows])
             for index, (group, name) in enumerate(table.columns)
         )
         heading, label = columns[0].name, columns[0].width
@@ -141,7 +142,7 @@ class _Grid:
             if not row:
                 yield ""
                 continue
-            cells = [_ascii(cell) for cell in row]
+            cells = [to_ascii(cell) for cell in row]
             if self.own_line:
                 yield cells[0]
             yield self._line("" if self.own_line else cells[0], (column.show(cells) for column in part))

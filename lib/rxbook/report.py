@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What leaves a run: its tables and figures as files, a pyperf suite, and the executed notebook as HTML."""
+"""What leaves a run: its tables and figures as files, a pyperf suite."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,10 +20,10 @@ from rxbook.tables import Table
 
 __all__ = [
     "FIGURES",
+    "SHOWN",
     "figure_of",
     "function_tables",
     "not_applicable",
-    "notebook_html",
     "pyperf_suite",
     "save",
     "save_functions",
@@ -33,12 +32,14 @@ __all__ = [
     "tables_of",
 ]
 
+SHOWN = {
+    "gro_on_off": ("gro", "size_csum", "noise"),
+    "function_cycles": (*(f"functions_{number}" for number in range(1, 9)), "gro"),
+}
+"""Tables that the terminal and report.txt show of a notebook's run; the page and the run's folder have all."""
+
 FIGURES = {"gro_bars": figures.gro_bars, "window_strip": figures.window_strip}
 """Figures of a run, by the names of their files."""
-
-CSS = """body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
-pre{font-size:13px;overflow-x:auto}img{max-width:100%}table{border-collapse:collapse}
-.output_stderr,.stderr{color:#555}@media print{body{margin:0}}"""
 
 
 def not_applicable(run: Run) -> set[tuple[str, str]]:
@@ -120,7 +121,7 @@ def _write(path: Path, made: dict[str, Table], drawn: dict[str, Figure]) -> None
         ):  # fmt: skip
             (folder / f"{name}.{ending}").write_text(write(table))
     for name, figure in drawn.items():
-        figure.savefig(folder / f"{name}.png", dpi=110)
+        (folder / f"{name}.png").write_bytes(figures.png(figure))
         figure.savefig(folder / f"{name}.svg")
 
 
@@ -147,17 +148,3 @@ def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | 
             )
         )
     return pyperf.BenchmarkSuite(benchmarks) if benchmarks else None
-
-
-def notebook_html(notebook: Path, page: Path, title: str) -> None:
-    """Write an executed notebook as one page without code, scripts or outside links."""
-    import nbconvert  # 2 s, which no measuring process needs to wait for
-
-    exporter = nbconvert.HTMLExporter(
-        template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_anchor_links=True
-    )
-    body, _ = exporter.from_filename(str(notebook))
-    page.write_text(
-        f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-        f"<style>{CSS}</style>\n<body>{body}</body></html>\n"
-    )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 import fcntl
 import io
@@ -50,8 +51,8 @@ TYPES = {
 } | {"block": int, "order": int, "start_utc": str, "flags": str}
 """Types of those columns that are not read as numbers, or that every row has."""
 
-SHARED = {"status", "parameters", "seed", "fingerprint", "started_utc", "finished_utc", "versions", "wall_s",
-          "windows_s", "windows"}  # fmt: skip
+SHARED = {"status", "notebook", "parameters", "seed", "fingerprint", "started_utc", "finished_utc", "versions",
+          "wall_s", "windows_s", "windows"}  # fmt: skip
 """Keys of plan.json and run.json that say nothing of whose machine it was."""
 
 
@@ -61,7 +62,9 @@ class Run:
 
     path: Path
     status: str
+    notebook: str
     plan: Plan
+    seed: int
     host: dict[str, Any]
     samples: pd.DataFrame
     recorded: bool = False
@@ -102,14 +105,15 @@ def load(path: str | Path) -> Run:
     """Read a run folder, finished or not. Raises RxbookError where it is none."""
     path = Path(path)
     try:
-        parameters = json.loads((path / "plan.json").read_text())["parameters"]
+        record = json.loads((path / "plan.json").read_text())
         host = json.loads((path / "host.json").read_text())
     except FileNotFoundError as missing:
         known = ", ".join(name for name, _ in list_runs(path.parent)[-3:]) or "none"
         raise RxbookError(
             f"{path} is no run folder: it has no {Path(missing.filename).name}. Last runs there: {known}"
         ) from None
-    return Run(path, status(path), make_plan(parameters), host, read_samples(path / "samples.csv"))
+    plan, samples = make_plan(record["parameters"]), read_samples(path / "samples.csv")
+    return Run(path, status(path), record.get("notebook", "gro_on_off"), plan, record["seed"], host, samples)
 
 
 def read_samples(path: Path) -> pd.DataFrame:
@@ -137,8 +141,7 @@ def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
 
 def recorded(notebook: str) -> Run:
     """The recorded sample of a notebook, from data/samples."""
-    run = load(SAMPLES / notebook)
-    return Run(run.path, run.status, run.plan, run.host, run.samples, recorded=True)
+    return dataclasses.replace(load(SAMPLES / notebook), recorded=True)
 
 
 def list_runs(folder: Path = RUNS) -> list[tuple[str, str]]:
@@ -190,8 +193,8 @@ class Folder:
         self._samples.seek(0, os.SEEK_END)
 
     @classmethod
-    def create(cls, path: Path, plan: Plan, seed: int) -> Folder:
-        """Start a new run. A folder is one from the moment that plan.json is in it.
+    def create(cls, path: Path, plan: Plan, seed: int, notebook: str) -> Folder:
+        """Start a new run of a notebook. A folder is one from the moment that plan.json is in it.
 
         Raises RxbookError where the folder cannot be made.
         """
@@ -200,6 +203,7 @@ class Folder:
             raise RxbookError(f"{path} holds a run already: choose another run_name")
         write_json(path / "host.json", provenance.host())
         record = {
+            "notebook": notebook,
             "parameters": plan.model_dump(),
             "seed": seed,
             "fingerprint": plan.fingerprint(),

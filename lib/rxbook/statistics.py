@@ -47,6 +47,7 @@ __all__ = [
     "Comparison",
     "Interval",
     "cell_interval",
+    "cells_of",
     "compare",
     "counted",
     "has_flag",
@@ -202,6 +203,11 @@ def mean_interval(values: Any) -> Interval:
     """
     logs = _logs(values)
     return Interval(*_limits(*_drift(logs)), len(logs))
+
+
+def cells_of(samples: pd.DataFrame) -> list[pd.DataFrame]:
+    """The windows of each cell."""
+    return [windows for _, windows in samples.groupby(list(Cell.model_fields), dropna=False)]
 
 
 def counted(windows: pd.DataFrame, value: str = "mpps") -> pd.DataFrame:

@@ -15,6 +15,7 @@ from rxbook.statistics import (
     EXCLUDING_FLAGS,
     Comparison,
     Interval,
+    cells_of,
     counted,
     has_flag,
     is_bound,
@@ -181,8 +182,7 @@ def _setting(samples: pd.DataFrame) -> str:
 
 def left_out(samples: pd.DataFrame, value: str) -> str:
     """`3 of 80 windows left out (2 pressure, 1 short).`, or nothing where none was."""
-    cells = [windows for _, windows in samples.groupby(list(Cell.model_fields), dropna=False)]
-    kept = sum(len(counted(windows, value)) for windows in cells)
+    kept = sum(len(counted(windows, value)) for windows in cells_of(samples))
     if kept == len(samples):
         return ""
     counts = [(int(has_flag(samples, flag).sum()), flag) for flag in EXCLUDING_FLAGS]
@@ -191,7 +191,7 @@ def left_out(samples: pd.DataFrame, value: str) -> str:
 
 
 def _warnings(samples: pd.DataFrame, value: str) -> Iterator[str]:
-    cells = [windows for _, windows in samples.groupby(list(Cell.model_fields), dropna=False)]
+    cells = cells_of(samples)
     if min(len(counted(windows, value)) for windows in cells) < MIN_BLOCKS:
         yield f"WARNING: fewer than {MIN_BLOCKS} windows count in some cells: too few to trust an interval."
     if any(is_bound(windows, value) for windows in cells):

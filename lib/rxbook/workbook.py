@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import io
 import secrets
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from IPython.display import Image, display
 from matplotlib.figure import Figure
 
-from rxbook import RxbookError, doctor, function_cycles, measure, render, report, runs
+from rxbook import RxbookError, doctor, figures, function_cycles, measure, render, report, runs, summary
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, MIN_BLOCKS, Plan, make_plan
 from rxbook.profile.bars import function_bars
@@ -77,7 +76,7 @@ def run(notebook: str, variables: dict[str, Any]) -> Run:
     if not able:
         print(doctor.instead(reasons), file=sys.stderr)
         return runs.recorded(notebook)
-    return _measure(path, plan)
+    return _measure(path, plan, notebook)
 
 
 def functions(variables: dict[str, Any]) -> tuple[dict[str, Table], Run | None]:
@@ -106,7 +105,7 @@ def _path(runs_dir: str, run_name: str, notebook: str) -> Path:
     return Path(runs_dir or runs.RUNS) / (run_name or runs.new_name(notebook))
 
 
-def _measure(path: Path, plan: Plan) -> Run:
+def _measure(path: Path, plan: Plan, notebook: str) -> Run:
     cells = plan.cells(facts.kernel_release())
     if plan.blocks < MIN_BLOCKS:
         print(f"blocks={plan.blocks}: below {MIN_BLOCKS} an interval says little", file=sys.stderr)
@@ -114,13 +113,14 @@ def _measure(path: Path, plan: Plan) -> Run:
         folder = Folder.resume(path, plan)
     else:
         seed = secrets.randbelow(2**32) if plan.seed is None else plan.seed
-        folder = Folder.create(path, plan, seed)
+        folder = Folder.create(path, plan, seed, notebook)
     progress = NotebookProgress(len(cells))
     try:
         folder.log(f"measuring {len(cells)} cells in {plan.blocks} blocks")
         about = measure.measure(folder, cells, progress, progress.profile)
         finished = dataclasses.replace(runs.load(path), status="finished")
         report.save(finished)
+        (path / "report.txt").write_text(summary.text(finished))
         folder.log("finished")
         folder.finish(about)
     except BaseException as error:
@@ -164,6 +164,4 @@ def _show(table: Table) -> None:
 
 
 def _picture(figure: Figure) -> None:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=110)
-    display(Image(picture.getvalue()))
+    display(Image(figures.png(figure)))

@@ -26,7 +26,7 @@ AXES = {
 }
 
 
-def function_bars(table: Table, *, most: int = 30) -> Figure:
+def function_bars(table: Table, *, most: int = 16) -> Figure:
     """A table of functions as horizontal bars, one for each column, with 95 % intervals; 800 pixels wide.
 
     Families stand on top, in bold. The bars are costs per packet where the table has them, else shares; rows that
