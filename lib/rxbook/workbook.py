@@ -145,11 +145,12 @@ def show_table(run: Run, name: str) -> None:
     _show(table)
 
 
-def show_functions(tables: dict[str, Table]) -> None:
-    """Show tables of functions, each with its bars; says so where nothing was recorded."""
+def show_functions(tables: dict[str, Table], bars: bool = True) -> None:
+    """Show tables of functions, each with its bars if wanted; says so where nothing was recorded."""
     for table in tables.values():
         _show(table)
-        _picture(function_bars(table))
+        if bars:
+            _picture(function_bars(table))
     if not tables:
         print("no profile: measured with profile=False, or without the perf tool (see the run's log.txt)")
 
