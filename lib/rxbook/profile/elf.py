@@ -16,6 +16,7 @@ from rxbook.profile.symtab import SymbolTable, with_ends
 
 _NOTE, _SYMTAB, _DYNSYM, _NOBITS = 7, 2, 11, 8
 _LOAD = 1
+_RELOCATABLE = 1
 _NOTYPE, _OBJECT, _FUNC, _IFUNC = 0, 1, 2, 10
 _GLOBAL, _WEAK = 1, 2
 _PLT_SIZES = {40: (20, 12), 183: (32, 16)}
@@ -56,7 +57,8 @@ class Elf:
         return struct.unpack(self._endian + form, self._bytes[at : at + size].tobytes())
 
     def _read_header(self) -> None:
-        self.machine = self._unpack("HH", 16)[1]
+        kind, self.machine = self._unpack("HH", 16)
+        self.relocatable = kind == _RELOCATABLE
         if self._wide:
             program_at, section_at = self._unpack("QQ", 32)
             program_size, programs, section_size, sections, names = self._unpack("HHHHH", 54)
@@ -108,6 +110,11 @@ class Elf:
     def has_symtab(self) -> bool:
         return any(section.type == _SYMTAB for section in self.sections)
 
+    def has_code(self) -> bool:
+        """Whether it holds what it describes: a file of debug information alone does not."""
+        text = self.named(".text")
+        return text is not None and text.type != _NOBITS
+
     def symbols(self, section: _Section) -> tuple[np.ndarray, bytes]:
         """A symbol table's entries, with columns name, info, other, section, value, size; and its strings."""
         end = self._endian
@@ -133,6 +140,22 @@ class Elf:
             -1, step // word
         )
         return words[:, 1] >> np.array(32 if self._wide else 8, words.dtype)
+
+
+def symbol_value(elf: Elf, name: str) -> int | None:
+    """Value of a symbol, the first of its name."""
+    wanted = name.encode() + b"\0"
+    for section in _tables(elf, _SYMTAB):
+        entries, strings = elf.symbols(section)
+        # linkers let a name begin within a longer one that ends in it
+        begins, at = [], strings.find(wanted)
+        while at >= 0:
+            begins.append(at)
+            at = strings.find(wanted, at + 1)
+        found = entries["value"][np.isin(entries["name"], begins)]
+        if len(found):
+            return int(found[0])
+    return None
 
 
 def undefined(elf: Elf) -> list[str]:
@@ -236,6 +259,15 @@ def _to_offsets(values: np.ndarray, loads: list[tuple[int, int, int]]) -> np.nda
         inside = (values >= np.uint64(address)) & (values < np.uint64(address + size))
         offsets[inside] = values[inside] - np.uint64(address) + np.uint64(offset)
     return offsets
+
+
+def to_addresses(offsets: np.ndarray, loads: list[tuple[int, int, int]]) -> np.ndarray:
+    """Offsets in the file (uint64) as addresses; the largest number for what is not loaded."""
+    addresses = np.full_like(offsets, np.iinfo(np.uint64).max)
+    for address, size, offset in loads:
+        inside = (offsets >= np.uint64(offset)) & (offsets < np.uint64(offset + size))
+        addresses[inside] = offsets[inside] - np.uint64(offset) + np.uint64(address)
+    return addresses
 
 
 def _linkage(elf: Elf) -> _Part:
