@@ -187,14 +187,18 @@ def _string(table: bytes, at: int) -> str:
     return table[at : end if end >= 0 else len(table)].decode("utf-8", "replace")
 
 
-def symbol_table(elf: Elf, runtime: Elf | None = None) -> SymbolTable:
+def symbol_table(
+    elf: Elf, runtime: Elf | None = None, at: list[tuple[int, int, int]] | None = None
+) -> SymbolTable:
     """All symbols of an ELF file that can name code or data, by file offset, and those of its linkage table.
 
-    runtime: the file that was mapped, where elf holds its debug information: it tells the offsets.
+    runtime: the file that was mapped, where elf holds its debug information: it tells the offsets. at: what is loaded
+    where, instead of what the file says; with none, symbols are placed by address.
     """
     runtime = runtime or elf
+    loads = runtime.loads if at is None else at
     parts = [
-        _placed(elf if section in elf.sections else runtime, runtime, section)
+        _placed(elf if section in elf.sections else runtime, loads, section)
         for section in [*_tables(elf, _SYMTAB), *_tables(runtime, _DYNSYM)]
     ]
     parts.append(_linkage(runtime))
@@ -226,6 +230,21 @@ def symbol_table(elf: Elf, runtime: Elf | None = None) -> SymbolTable:
     return SymbolTable(start, ends, raw, rank)
 
 
+def linked_table(elf: Elf, moved: int) -> SymbolTable:
+    """Symbols of a kernel at the addresses where it stood: `moved` bytes from those it was linked for."""
+    found = symbol_table(elf, at=[])
+    # per-CPU variables, from address 0 on, are nowhere
+    first = int(np.searchsorted(found.starts, np.uint64(elf.loads[0][0])))
+    by = np.uint64(moved % (1 << 64))
+    rank = found.rank
+    return SymbolTable(
+        found.starts[first:] + by,
+        found.ends[first:] + by,
+        lambda i: found.name(i + first),
+        rank and (lambda i: rank(i + first)),
+    )
+
+
 def _tables(elf: Elf, kind: int) -> list[_Section]:
     return [section for section in elf.sections if section.type == kind][:1]
 
@@ -234,7 +253,7 @@ _Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, tuple[bytes, str]]
 """Starts, sizes, bindings, places of the names; the strings and what to append to a name."""
 
 
-def _placed(elf: Elf, runtime: Elf, section: _Section) -> _Part:
+def _placed(elf: Elf, loads: list[tuple[int, int, int]], section: _Section) -> _Part:
     entries, strings = elf.symbols(section)
     kind = entries["info"] & 15
     named = (entries["name"] != 0) & (entries["section"] != 0) & (entries["section"] < len(elf.sections))
@@ -247,7 +266,7 @@ def _placed(elf: Elf, runtime: Elf, section: _Section) -> _Part:
     kept = entries[named & (np.isin(kind, (_OBJECT, _FUNC, _IFUNC)) | label)]
     values = kept["value"].astype(np.uint64)
     return (
-        _to_offsets(values, runtime.loads), kept["size"].astype(np.uint64), kept["info"] >> 4,
+        _to_offsets(values, loads), kept["size"].astype(np.uint64), kept["info"] >> 4,
         kept["name"].astype(np.int64), (strings, ""),
     )  # fmt: skip
 

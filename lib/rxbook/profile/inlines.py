@@ -22,6 +22,7 @@ from rxbook.profile.demangling import demangle
 from rxbook.profile.folding import Counts
 from rxbook.profile.perfdata import PerfData
 from rxbook.profile.resolved import Functions, Image, Inlined, Place
+from rxbook.profile.symtab import SymbolTable
 
 _VMLINUX = "linux_banner"
 """A symbol that every kernel has, and nothing else."""
@@ -39,28 +40,92 @@ class _Debug:
     kernel: bool
 
 
-def attribute(
-    data: PerfData, counts: Counts, functions: Functions, files: Sequence[str | os.PathLike[str]]
-) -> None:
-    """Enter the inlined functions at the frames into functions, which symbols.resolve() gave.
+class DebugFiles:
+    """Files with DWARF, for one recording. RxbookError where one cannot be read, or has no DWARF."""
 
-    Each file is taken for what has its build id: vmlinux for the kernel. Where the recording or the file has no build
-    id, a vmlinux is taken for the kernel and others go by their name, with a warning. RxbookError where a file cannot
-    be read, has no DWARF or is another build than the one recorded.
-    """
-    found = _matched(data, functions, [_read(Path(path)) for path in dict.fromkeys(files)])
-    starts = counts.offsets[:-1][np.diff(counts.offsets) > 0]
-    called = np.ones(len(counts.chain), bool)
-    called[starts] = False
-    sides = (_Side(len(counts.ip), counts.leaf, 0), _Side(len(counts.ip), counts.chain[called], 1))
-    for place in functions.places:
-        debug = found.get(place.image)
-        if debug is not None:
-            lookup = symcache.opened(debug.path, debug.build_id).lookup
-            offsets = _offsets(data, place, debug)
-            for side in sides:
-                side.take(functions, place, offsets, lookup)
-    functions.leaf_inlined, functions.caller_inlined = (side.inlined() for side in sides)
+    def __init__(self, data: PerfData, files: Sequence[str | os.PathLike[str]]) -> None:
+        self._data = data
+        self._files = [_read(Path(path)) for path in dict.fromkeys(files)]
+        self._found: dict[Image, _Debug] = {}
+
+    def match(self, places: Sequence[Place]) -> list[str]:
+        """Find what each file describes; gives warnings.
+
+        Each is taken for what has its build id: vmlinux for the kernel. Where the recording or the file has no build
+        id, a vmlinux is taken for the kernel and others go by their name, with a warning. RxbookError where a file is
+        another build than the one recorded.
+        """
+        images = {place.image: self._build_id(place.image) for place in places if _can_have(place.image)}
+        self._found = {
+            image: debug
+            for image, build_id in images.items()
+            for debug in self._files
+            if debug.kernel == image.kernel and symbols.same_id(debug.build_id, build_id)
+        }
+        left = [debug for debug in self._files if debug not in self._found.values()]
+        said = []
+        for debug in left:
+            named = [image for image in images if _is_named(debug, image)]
+            for image in [image for image in named if image not in self._found]:
+                _allow(debug, image, images[image])
+                self._found[image] = debug
+                said.append(f"{debug.path.name} is taken for {image.dso} unverified: no build id to compare")
+            if not named:
+                said.append(f"no sample lies in what {debug.path.name} describes ({debug.build_id})")
+        return said
+
+    def table(self, image: Image) -> SymbolTable | None:
+        """Symbols of an image from its file, placed as its addresses are; None where there is no file."""
+        debug = self._found.get(image)
+        if debug is None:
+            return None
+        if not debug.kernel:
+            return elf.symbol_table(debug.file, self._mapped(image, debug))
+        return elf.linked_table(debug.file, self._moved(debug.file))
+
+    def attribute(self, counts: Counts, functions: Functions) -> None:
+        """Enter the inlined functions at the frames into functions, whose places were matched."""
+        called = np.ones(len(counts.chain), bool)
+        called[counts.offsets[:-1][np.diff(counts.offsets) > 0]] = False
+        sides = (_Side(len(counts.ip), counts.leaf, 0), _Side(len(counts.ip), counts.chain[called], 1))
+        for place in functions.places:
+            debug = self._found.get(place.image)
+            if debug is not None:
+                lookup = symcache.opened(debug.path, debug.build_id).lookup
+                offsets = self._offsets(place, debug)
+                for side in sides:
+                    side.take(functions, place, offsets, lookup)
+        functions.leaf_inlined, functions.caller_inlined = (side.inlined() for side in sides)
+
+    def _build_id(self, image: Image) -> str:
+        return symbols.kernel_build_id(self._data) if image.kernel else image.build_id
+
+    def _offsets(self, place: Place, debug: _Debug) -> np.ndarray:
+        """Where in the file's address space the frames lie, from its start on, as a SymCache counts."""
+        start = np.uint64(debug.file.loads[0][0])
+        if debug.kernel:
+            return place.addresses - np.uint64(self._moved(debug.file) % (1 << 64)) - start
+        return elf.to_addresses(place.addresses, self._mapped(place.image, debug).loads) - start
+
+    def _moved(self, vmlinux: elf.Elf) -> int:
+        """How far the recorded kernel stood from where it was linked to stand (address randomisation)."""
+        kernel = next((event for _, event in self._data.side_band if symbols.is_kernel(event)), None)
+        if kernel is None or not kernel.pgoff:
+            return 0
+        reference = elf.symbol_value(vmlinux, kernel.name[len(symbols.KERNEL) :])
+        return kernel.pgoff - reference if reference is not None else 0
+
+    def _mapped(self, image: Image, debug: _Debug) -> elf.Elf:
+        """The file that tells the offsets: a file of debug information alone has others than the one that ran."""
+        if debug.file.has_code():
+            return debug.file
+        runtime = symbols.runtime_file(image.name, image.build_id, symbols.recorded_here(self._data))
+        if runtime is None:
+            raise RxbookError(
+                f"{debug.path.name} holds debug information alone, and {image.name} with build id "
+                f"{image.build_id or 'unknown'} is not at hand: give a file with code and DWARF"
+            )
+        return runtime
 
 
 class _Side:
@@ -125,45 +190,11 @@ def _read(path: Path) -> _Debug:
     return _Debug(path, file, file.build_id(), elf.symbol_value(file, _VMLINUX) is not None)
 
 
-def _matched(data: PerfData, functions: Functions, debugs: Sequence[_Debug]) -> dict[Image, _Debug]:
-    """The images whose inlined functions are told, each with its file: by build id, else by name."""
-    images = {
-        place.image: _build_id(data, place.image) for place in functions.places if _can_have(place.image)
-    }
-    found = {
-        image: debug
-        for image, build_id in images.items()
-        for debug in debugs
-        if debug.kernel == image.kernel and symbols.same_id(debug.build_id, build_id)
-    }
-    left = [debug for debug in debugs if debug not in found.values()]
-    for image, build_id in images.items():
-        for debug in left if image not in found else []:
-            if _is_named(debug, image):
-                _allow(debug, image, build_id)
-                found[image] = debug
-    functions.warnings += [
-        f"{debug.path.name} is taken for {image.dso} unverified: no build id to compare"
-        for image, debug in found.items()
-        if debug in left
-    ]
-    functions.warnings += [
-        f"no sample lies in what {debug.path.name} describes (build id {debug.build_id or 'unknown'})"
-        for debug in left
-        if debug not in found.values()
-    ]
-    return found
-
-
 def _can_have(image: Image | None) -> bool:
     """Whether there can be a file for it here; a module's is refused."""
     if image is None or image.bpf is not None or image.jit is not None:
         return False
     return image.dso == symbols.KERNEL if image.kernel else image.placed
-
-
-def _build_id(data: PerfData, image: Image) -> str:
-    return symbols.kernel_build_id(data) if image.kernel else image.build_id
 
 
 def _is_named(debug: _Debug, image: Image) -> bool:
@@ -179,33 +210,3 @@ def _allow(debug: _Debug, image: Image, build_id: str) -> None:
             f"{debug.path.name} has build id {debug.build_id}, but the recorded {image.dso} has {build_id}: "
             "give the debug file of that very build"
         )
-
-
-def _offsets(data: PerfData, place: Place, debug: _Debug) -> np.ndarray:
-    """Where in the file's address space the frames lie, from its start on, as a SymCache counts."""
-    start = np.uint64(debug.file.loads[0][0])
-    if debug.kernel:
-        return place.addresses - np.uint64(_moved(data, debug.file) % (1 << 64)) - start
-    return elf.to_addresses(place.addresses, _mapped(data, place.image, debug).loads) - start
-
-
-def _moved(data: PerfData, vmlinux: elf.Elf) -> int:
-    """How far the recorded kernel stood from where it was linked to stand (address randomisation)."""
-    kernel = next((event for _, event in data.side_band if symbols.is_kernel(event)), None)
-    if kernel is None or not kernel.pgoff:
-        return 0
-    reference = elf.symbol_value(vmlinux, kernel.name[len(symbols.KERNEL) :])
-    return kernel.pgoff - reference if reference is not None else 0
-
-
-def _mapped(data: PerfData, image: Image, debug: _Debug) -> elf.Elf:
-    """The file that tells the offsets: a file of debug information alone has others than the one that ran."""
-    if debug.file.has_code():
-        return debug.file
-    runtime = symbols.runtime_file(image.name, image.build_id, symbols.recorded_here(data))
-    if runtime is None:
-        raise RxbookError(
-            f"{debug.path.name} holds debug information alone, and {image.name} with build id "
-            f"{image.build_id or 'unknown'} is not at hand: give a file with code and DWARF"
-        )
-    return runtime

@@ -26,9 +26,10 @@ def load(
     """Read, count and name the samples of a perf.data file; with children, sum call chains too. See profile.load()."""
     data = perfdata.read(path)
     counts = data.count(chains=children)
-    functions = symbols.resolve(data, counts, kallsyms)
-    if debug:
-        inlines.attribute(data, counts, functions, debug)
+    files = inlines.DebugFiles(data, debug) if debug else None
+    functions = symbols.resolve(data, counts, kallsyms, files)
+    if files is not None:
+        files.attribute(counts, functions)
     frame = function_frame(data, counts, functions, children)
     warnings = (*data.warnings, *functions.warnings, *_unwound(data, children))
     return Profile(frame, totals(data, frame), data.lost, warnings, f"{data.path.name} (perf.data)")

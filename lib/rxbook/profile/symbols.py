@@ -14,6 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from rxbook.profile.records import Mapping
 from rxbook.profile.resolved import Functions, Image, Place
 from rxbook.profile.spaces import find_mappings
 from rxbook.profile.symtab import SymbolTable
+
+if TYPE_CHECKING:
+    from rxbook.profile.inlines import DebugFiles
 
 CACHE = Path("~/.debug").expanduser()
 """Where perf record keeps kallsyms and the files it saw, by build id."""
@@ -39,11 +43,16 @@ _ANONYMOUS = ("//anon", "/dev/zero", "/anon_hugepage")
 _NO_FILE = ("[stack", "/SYSV", "[heap]")
 
 
-def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | None = None) -> Functions:
+def resolve(
+    data: PerfData,
+    counts: Counts,
+    kallsyms: str | os.PathLike[str] | None = None,
+    debug: DebugFiles | None = None,
+) -> Functions:
     """Name the frames. RxbookError where kallsyms is given and cannot be read.
 
     kallsyms: a copy of /proc/kallsyms from the recorded machine; without it, the file `kallsyms` beside the
-    recording is taken where there is one.
+    recording is taken where there is one. debug: is matched with what was recorded, and names what nothing else does.
     """
     beside = data.path.with_name("kallsyms")
     if kallsyms is None and beside.is_file():
@@ -52,12 +61,14 @@ def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | N
         raise RxbookError(
             f"cannot read kallsyms {kallsyms}: give a copy of /proc/kallsyms of the recorded machine"
         )
-    return _Resolver(data, kallsyms).resolve(counts)
+    return _Resolver(data, kallsyms, debug).resolve(counts)
 
 
 class _Resolver:
-    def __init__(self, data: PerfData, kallsyms: str | os.PathLike[str] | None) -> None:
-        self._data = data
+    def __init__(
+        self, data: PerfData, kallsyms: str | os.PathLike[str] | None, debug: DebugFiles | None
+    ) -> None:
+        self._data, self._debug = data, debug
         self._here = recorded_here(data)
         self._kallsyms_path = kallsyms
         self._functions = Functions()
@@ -67,6 +78,8 @@ class _Resolver:
         functions.leaf = np.zeros(len(counts.ip), np.int64)
         functions.caller = np.zeros(len(counts.ip), np.int64)
         functions.places = self._by_image(counts)
+        if self._debug is not None:
+            functions.warnings += self._debug.match(functions.places)
         for place in functions.places:
             self._name(place, counts.ip)
         return functions
@@ -106,7 +119,9 @@ class _Resolver:
         """Enter the functions at the addresses; equal addresses are looked up once."""
         image, kind, frames, addresses = place.image, place.kind, place.frames, place.addresses
         functions, dso = self._functions, image.dso if image else UNKNOWN
-        table = self._table(image)
+        table = self._table(image) or (self._debug.table(image) if self._debug and image else None)
+        if table is None and image is not None and image.kernel and image.dso == KERNEL:
+            self._warn_of_kernel()
         distinct, each = np.unique(addresses, return_inverse=True)
         found = table.find(distinct) if table is not None else [None] * len(distinct)
         numbers = np.array(
@@ -134,18 +149,20 @@ class _Resolver:
 
     @functools.cached_property
     def _kernel_table(self) -> SymbolTable | None:
-        """The kernel's own symbols, or None, with a warning."""
+        """The kernel's own symbols, or None."""
         for place in self._kallsyms_places(saved_first=True):
             text = _read(place)
             table = symtab.kallsyms(text, shift=self._moved(text)) if text else None
             if table is not None:
                 return table
+        return None
+
+    def _warn_of_kernel(self) -> None:
         build_id = kernel_build_id(self._data)
         said = f"build id {build_id}" if build_id else f"release {self._data.facts.get('release', 'unknown')}"
         self._functions.warnings.append(
             f"kernel functions are not named: no kallsyms of that kernel ({said}) with addresses is at hand"
         )
-        return None
 
     def _module_table(self, module: str) -> SymbolTable | None:
         """A module's symbols; what perf saved can be of another boot, when the module stood elsewhere."""
