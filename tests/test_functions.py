@@ -206,6 +206,33 @@ def test_inlined_functions_apart_from_their_callers_or_hidden(inlined):
         function_table({"a": Column([without])}, inlined="apart")
 
 
+def test_an_inlined_function_has_a_line_for_each_that_holds_it():
+    counts = {"tcp_gro_receive": 300, "ip_rcv": 700, "csum_fold": 50}
+    held = profile(counts, kind=["k", "k", "i"], within=[None, None, "ip_rcv"])
+    more = profile({"csum_fold": 80}, kind="i", within="tcp_gro_receive").functions
+    both = replace(held, functions=pd.concat([held.functions, more], ignore_index=True))
+    table = function_table({"a": Column([both])}, families=None)
+    rows = {cells[0]: cells[-1] for cells in table.sections[0].rows}
+    assert (rows["csum_fold [i1]"], rows["csum_fold [i2]"]) == ("80", "50")
+    assert "Inlined into: [i1] tcp_gro_receive, [i2] ip_rcv." in table.notes
+
+
+def test_a_long_name_keeps_its_mark():
+    long = "a_function_with_a_very_long_name_indeed"
+    held = profile({"ip_rcv": 700, long: 50}, kind=["k", "i"], within=[None, "ip_rcv"])
+    label = function_table({"a": Column([held])}, families=None).sections[0].rows[1][0]
+    assert len(label) == 29 and label.endswith("deed [i]")
+
+
+@pytest.mark.parametrize("inlined", ["shown", "apart", "hidden"])
+def test_the_sum_of_a_family_is_the_same_however_inlined_functions_are_shown(inlined):
+    counts = {"tcp_gro_receive": 300, "ip_rcv": 700, "csum_fold": 50, "gro_network_flush": 20, "gro_pull": 9}
+    held = [None, None, "tcp_gro_receive", "tcp_gro_receive", "ip_rcv"]
+    found = profile(counts, kind=["k", "k", "i", "i", "i"], within=held)
+    table = function_table({"a": Column([found])}, inlined=inlined)
+    assert line(table, "GRO")["samples"] == 309
+
+
 # --- by dso, comm and cpu; events
 
 

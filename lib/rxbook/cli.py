@@ -83,6 +83,10 @@ def perf(
     event: Annotated[str | None, typer.Option(help="default: cycles, else time, else the first")] = None,
     children: Annotated[bool, typer.Option(help="add up call chains, too")] = False,
     kallsyms: Annotated[Path | None, typer.Option(help="/proc/kallsyms of the recorded machine")] = None,
+    debug: Annotated[
+        list[Path] | None, typer.Option(help="vmlinux or another file with DWARF, for inlined functions")
+    ] = None,
+    inlined: Annotated[str, typer.Option(help="shown, apart from their callers, or hidden")] = "shown",
     form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
     folded: Annotated[bool, typer.Option(help="stacks for flame-graph viewers, of one perf.data")] = False,
 ) -> None:
@@ -94,7 +98,7 @@ def perf(
             raise RxbookError(f"--folded takes one file, not {len(files)}")
         print("\n".join(export.folded(files[0], event, kallsyms)))
         return
-    print(show.files(files, top, only, by, event, children, kallsyms, form), end="")
+    print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
 
 
 @app.command()

@@ -2,6 +2,7 @@
 """Profiles of perf: what every reader, binary or text, gives."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ COLUMNS = [
     "event", "comm", "cpu", "dso", "symbol", "kind", "samples", "period",
     "children_samples", "children_period", "share", "children_share",
 ]  # fmt: skip
+WITHIN = "within"
+"""The column that load() adds with debug: the symbol of the function that an inlined one stands in, else <NA>."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,11 @@ class EventTotals:
 class Profile:
     """One recording as functions.
 
-    functions: COLUMNS, one row per (event, comm, cpu, dso, symbol); comm is <NA> and cpu -1 where the source does
-    not tell them. kind: "k" kernel, "u" user, "b" BPF, "g" guest, "h" hypervisor, "i" inlined. samples and period
-    are Int64, <NA> where a text has only percentages; share and children_share are 0..1 of the event's period.
+    functions: COLUMNS, one row per (event, comm, cpu, dso, symbol); comm is <NA> and cpu -1 where the source does not
+    tell them. kind: "k" kernel, "u" user, "b" BPF, "g" guest, "h" hypervisor, "i" inlined: what such a row counts, the
+    row of the function that it was inlined into counts as well, so sums leave it out. With WITHIN, an inlined function
+    has a row for each function that it was inlined into. samples and period are Int64, <NA> where a text has only
+    percentages; share and children_share are 0..1 of the event's period.
     warnings say where and why something is partial; source is the file's name, without its folder, and its kind.
     """
 
@@ -43,21 +48,29 @@ class Profile:
 
 
 def load(
-    path: str | os.PathLike[str], children: bool = False, kallsyms: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    children: bool = False,
+    kallsyms: str | os.PathLike[str] | None = None,
+    debug: Sequence[str | os.PathLike[str]] = (),
 ) -> Profile:
     """The profile in a file: perf.data, what a scrubbed run keeps of one, or the text of perf report, top, script,
     diff or stat.
 
     children: also sum the call chains of perf.data, which takes longer. kallsyms: a copy of /proc/kallsyms from the
-    recorded machine; without it, the file `kallsyms` beside a perf.data is taken, else what perf kept.
-    RxbookError where the file cannot be read or is none of these.
+    recorded machine; without it, the file `kallsyms` beside a perf.data is taken, else what perf kept. debug: files
+    with DWARF, such as a vmlinux, matched by build id, whose inlined functions get rows of their own: see inlines.py.
+    RxbookError where the file cannot be read or is none of these, or a debug file does not fit.
     """
     # Each reader costs start-up time that the other's users need not pay.
     path = Path(path)
     if _is_perf_data(path):
         from rxbook.profile import recording
 
-        return recording.load(path, children, kallsyms)
+        return recording.load(path, children, kallsyms, debug)
+    if debug:
+        raise RxbookError(
+            f"{path.name} is no perf.data: only there does a debug file tell the inlined functions"
+        )
     from rxbook.profile import saved, text
 
     # a broken byte must stay one byte: perf pads its columns by bytes

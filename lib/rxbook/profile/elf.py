@@ -16,6 +16,7 @@ from rxbook.profile.symtab import SymbolTable, with_ends
 
 _NOTE, _SYMTAB, _DYNSYM, _NOBITS = 7, 2, 11, 8
 _LOAD = 1
+_RELOCATABLE = 1
 _NOTYPE, _OBJECT, _FUNC, _IFUNC = 0, 1, 2, 10
 _GLOBAL, _WEAK = 1, 2
 _PLT_SIZES = {40: (20, 12), 183: (32, 16)}
@@ -56,7 +57,8 @@ class Elf:
         return struct.unpack(self._endian + form, self._bytes[at : at + size].tobytes())
 
     def _read_header(self) -> None:
-        self.machine = self._unpack("HH", 16)[1]
+        kind, self.machine = self._unpack("HH", 16)
+        self.relocatable = kind == _RELOCATABLE
         if self._wide:
             program_at, section_at = self._unpack("QQ", 32)
             program_size, programs, section_size, sections, names = self._unpack("HHHHH", 54)
@@ -108,6 +110,11 @@ class Elf:
     def has_symtab(self) -> bool:
         return any(section.type == _SYMTAB for section in self.sections)
 
+    def has_code(self) -> bool:
+        """Whether it holds what it describes: a file of debug information alone does not."""
+        text = self.named(".text")
+        return text is not None and text.type != _NOBITS
+
     def symbols(self, section: _Section) -> tuple[np.ndarray, bytes]:
         """A symbol table's entries, with columns name, info, other, section, value, size; and its strings."""
         end = self._endian
@@ -133,6 +140,22 @@ class Elf:
             -1, step // word
         )
         return words[:, 1] >> np.array(32 if self._wide else 8, words.dtype)
+
+
+def symbol_value(elf: Elf, name: str) -> int | None:
+    """Value of a symbol, the first of its name."""
+    wanted = name.encode() + b"\0"
+    for section in _tables(elf, _SYMTAB):
+        entries, strings = elf.symbols(section)
+        # linkers let a name begin within a longer one that ends in it
+        begins, at = [], strings.find(wanted)
+        while at >= 0:
+            begins.append(at)
+            at = strings.find(wanted, at + 1)
+        found = entries["value"][np.isin(entries["name"], begins)]
+        if len(found):
+            return int(found[0])
+    return None
 
 
 def undefined(elf: Elf) -> list[str]:
@@ -164,14 +187,18 @@ def _string(table: bytes, at: int) -> str:
     return table[at : end if end >= 0 else len(table)].decode("utf-8", "replace")
 
 
-def symbol_table(elf: Elf, runtime: Elf | None = None) -> SymbolTable:
+def symbol_table(
+    elf: Elf, runtime: Elf | None = None, at: list[tuple[int, int, int]] | None = None
+) -> SymbolTable:
     """All symbols of an ELF file that can name code or data, by file offset, and those of its linkage table.
 
-    runtime: the file that was mapped, where elf holds its debug information: it tells the offsets.
+    runtime: the file that was mapped, where elf holds its debug information: it tells the offsets. at: what is loaded
+    where, instead of what the file says; with none, symbols are placed by address.
     """
     runtime = runtime or elf
+    loads = runtime.loads if at is None else at
     parts = [
-        _placed(elf if section in elf.sections else runtime, runtime, section)
+        _placed(elf if section in elf.sections else runtime, loads, section)
         for section in [*_tables(elf, _SYMTAB), *_tables(runtime, _DYNSYM)]
     ]
     parts.append(_linkage(runtime))
@@ -203,6 +230,21 @@ def symbol_table(elf: Elf, runtime: Elf | None = None) -> SymbolTable:
     return SymbolTable(start, ends, raw, rank)
 
 
+def linked_table(elf: Elf, moved: int) -> SymbolTable:
+    """Symbols of a kernel at the addresses where it stood: `moved` bytes from those it was linked for."""
+    found = symbol_table(elf, at=[])
+    # per-CPU variables, from address 0 on, are nowhere
+    first = int(np.searchsorted(found.starts, np.uint64(elf.loads[0][0])))
+    by = np.uint64(moved % (1 << 64))
+    rank = found.rank
+    return SymbolTable(
+        found.starts[first:] + by,
+        found.ends[first:] + by,
+        lambda i: found.name(i + first),
+        rank and (lambda i: rank(i + first)),
+    )
+
+
 def _tables(elf: Elf, kind: int) -> list[_Section]:
     return [section for section in elf.sections if section.type == kind][:1]
 
@@ -211,7 +253,7 @@ _Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, tuple[bytes, str]]
 """Starts, sizes, bindings, places of the names; the strings and what to append to a name."""
 
 
-def _placed(elf: Elf, runtime: Elf, section: _Section) -> _Part:
+def _placed(elf: Elf, loads: list[tuple[int, int, int]], section: _Section) -> _Part:
     entries, strings = elf.symbols(section)
     kind = entries["info"] & 15
     named = (entries["name"] != 0) & (entries["section"] != 0) & (entries["section"] < len(elf.sections))
@@ -224,7 +266,7 @@ def _placed(elf: Elf, runtime: Elf, section: _Section) -> _Part:
     kept = entries[named & (np.isin(kind, (_OBJECT, _FUNC, _IFUNC)) | label)]
     values = kept["value"].astype(np.uint64)
     return (
-        _to_offsets(values, runtime.loads), kept["size"].astype(np.uint64), kept["info"] >> 4,
+        _to_offsets(values, loads), kept["size"].astype(np.uint64), kept["info"] >> 4,
         kept["name"].astype(np.int64), (strings, ""),
     )  # fmt: skip
 
@@ -236,6 +278,15 @@ def _to_offsets(values: np.ndarray, loads: list[tuple[int, int, int]]) -> np.nda
         inside = (values >= np.uint64(address)) & (values < np.uint64(address + size))
         offsets[inside] = values[inside] - np.uint64(address) + np.uint64(offset)
     return offsets
+
+
+def to_addresses(offsets: np.ndarray, loads: list[tuple[int, int, int]]) -> np.ndarray:
+    """Offsets in the file (uint64) as addresses; the largest number for what is not loaded."""
+    addresses = np.full_like(offsets, np.iinfo(np.uint64).max)
+    for address, size, offset in loads:
+        inside = (offsets >= np.uint64(offset)) & (offsets < np.uint64(offset + size))
+        addresses[inside] = offsets[inside] - np.uint64(offset) + np.uint64(address)
+    return addresses
 
 
 def _linkage(elf: Elf) -> _Part:

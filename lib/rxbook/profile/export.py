@@ -16,7 +16,7 @@ import rxbook
 from rxbook import RxbookError
 from rxbook.profile import perfdata, symbols
 from rxbook.profile.folding import Counts
-from rxbook.profile.symbols import Functions
+from rxbook.profile.resolved import Functions
 
 __all__ = ["firefox", "folded", "speedscope"]
 

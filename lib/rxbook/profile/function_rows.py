@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,16 +13,21 @@ import pandas as pd
 from rxbook import RxbookError
 from rxbook.profile.families import IDLE, matcher
 from rxbook.profile.shares import UNKNOWN, product
-from rxbook.profile.tally import Inlined, Tally, counts_once
+from rxbook.profile.tally import KEYS, Inlined, Tally, counts_once
 from rxbook.statistics import Interval
 
 GROUPS = 8
 """So many values of `by` get a section of their own, those with the largest shares."""
+INLINED = " [i]"
+"""Behind the name of an inlined function."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line: figures for each column; shares are 0..1, costs in the columns' unit, n the samples."""
+    """One line: figures for each column; shares are 0..1, costs in the columns' unit, n the samples.
+
+    within: of an inlined function, the one that it was inlined into, "" where not known.
+    """
 
     kind: Literal["family", "function", "other", "all"]
     group: str
@@ -31,6 +36,7 @@ class Row:
     shares: tuple[Interval, ...]
     children: tuple[Interval, ...]
     costs: tuple[Interval, ...]
+    within: str = ""
 
 
 def _unless_empty(line: Row) -> list[Row]:
@@ -49,13 +55,14 @@ class Rows:
         inlined: Inlined,
     ):
         self.names, self.tallies, self.costs = names, tallies, costs
-        self.listed = np.ones(len(names), bool) if inlined != "hidden" else ~names["inlined"].to_numpy()
+        self.inlined, self.apart = names["inlined"].to_numpy(bool), inlined == "apart"
+        self.listed = np.ones(len(names), bool) if inlined != "hidden" else ~self.inlined
         self.once = counts_once(names, inlined)
         self.kernel = (names["place"] == "").to_numpy(bool)
         self.idle = self._matching(IDLE) & self.once & self.kernel
         self.everything = np.ones(len(names), bool)
         # perf report lists them with their children alone.
-        self.tells_inlined = bool((self._means()[names["inlined"].to_numpy()] > 0).any())
+        self.tells_inlined = bool((self._means()[self.inlined] > 0).any())
 
     def _matching(self, patterns: Collection[str], column: str = "symbol") -> np.ndarray:
         matches = matcher(patterns)
@@ -97,12 +104,17 @@ class Rows:
         """The line of each family, and its functions that have samples, largest first.
 
         A family without samples is left out unless given by the user; the built-in ones have no user functions.
+        The sum is the same however inlined functions are shown.
         """
         for name, patterns in chosen.items():
-            matching = self._matching(patterns) & (True if name in given else self.kernel)
-            inside = self._matching(patterns, "within") | (self.names["within"] == "").to_numpy()
-            mask = matching & (self.once | ~inside)
-            members = self.ranked(mask, self._means())
+            counted = self.kernel | (name in given)
+            matching = self._matching(patterns) & counted
+            inside = self._matching(patterns, "within") & self.inlined
+            if self.apart:  # what a member's row has lost is still the family's
+                mask = matching | inside & counted
+            else:
+                mask = matching & (self.once | ~inside & (self.names["within"] != "").to_numpy())
+            members = self.ranked(matching & mask, self._means())
             if len(members) or name in given:
                 yield self.row("family", name, mask), list(dict.fromkeys(self.names["symbol"][members]))
 
@@ -153,7 +165,7 @@ class Rows:
         self, wanted: np.ndarray, means: np.ndarray, top: int, only: Collection[str] | None, last: bool
     ) -> tuple[list[Row], np.ndarray]:
         """The lines of the largest functions, and a mask of what they show."""
-        ids = self.names.groupby(["group", "symbol", "place", "inlined"], sort=False).ngroup().to_numpy()
+        ids = self.names.groupby(KEYS, sort=False).ngroup().to_numpy()
         summed = pd.DataFrame(means).groupby(ids).transform("sum").to_numpy()
         places = self.ranked(wanted, summed, last)
         asked = np.flatnonzero(wanted & self.names["symbol"].isin(list(only or ())).to_numpy())
@@ -165,5 +177,6 @@ class Rows:
 
     def _line(self, mask: np.ndarray) -> Row:
         first = self.names[mask].iloc[0]
-        name = f"{first['symbol']} [i]" if first["inlined"] else first["symbol"]
-        return self.row("function", name, mask, first["group"], first["dso"])
+        name = f"{first['symbol']}{INLINED}" if first["inlined"] else first["symbol"]
+        line = self.row("function", name, mask, first["group"], first["dso"])
+        return replace(line, within=first["within"])

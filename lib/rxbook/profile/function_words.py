@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rxbook.profile import Profile
-from rxbook.profile.function_rows import Row
+from rxbook.profile.function_rows import INLINED, Row
 from rxbook.profile.shares import difference, differs
 from rxbook.profile.tally import CLOCKS, base_name
 from rxbook.statistics import Interval
@@ -115,14 +116,26 @@ def _letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else f"#{index + 1}"
 
 
-def labels(rows: Sequence[Row]) -> list[str]:
-    """What names each line: where one name is in several files, with its file; long names cut in the middle."""
+def marks(rows: Sequence[Row]) -> dict[str, str]:
+    """Marks of inlined functions, by what they were inlined into: [i] where that is one function, else [i1], [i2]."""
+    holders = list(dict.fromkeys(row.within for row in rows if row.within))
+    return {holder: f" [i{number if holders[1:] else ''}]" for number, holder in enumerate(holders, 1)}
+
+
+def labels(rows: Sequence[Row], marked: Mapping[str, str]) -> list[str]:
+    """What names each line: where one name is in several files, with its file; long names cut in the middle.
+
+    marked: the mark of each row's `within`, see marks().
+    """
     files: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         files.setdefault((row.group, row.name), set()).add(row.dso)
     whole = [
         f"{row.name} ({row.dso})" if len(files[row.group, row.name]) > 1 and row.dso else row.name
         for row in rows
+    ]
+    whole = [
+        name.replace(INLINED, marked.get(row.within, INLINED)) for name, row in zip(whole, rows, strict=True)
     ]
     shorter = [cut(name) for name in whole]
     return [
@@ -132,11 +145,13 @@ def labels(rows: Sequence[Row]) -> list[str]:
 
 
 def cut(name: str) -> str:
-    """The name, its middle left out where it is too long."""
+    """The name, its middle left out where it is too long; a mark behind it stays."""
     if len(name) <= LONGEST_NAME:
         return name
-    head = (LONGEST_NAME - 3) * 2 // 3
-    return f"{name[:head]}...{name[-(LONGEST_NAME - 3 - head) :]}"
+    mark = re.search(r"( \[i\d*\])?$", name)[0]
+    kept = LONGEST_NAME - 3 - len(mark)
+    head = kept * 2 // 3
+    return f"{name[:head]}...{name[len(name) - len(mark) - kept + head :]}"
 
 
 def what(events: Mapping[str, Sequence[str | None]]) -> str:

@@ -17,7 +17,7 @@ from rxbook import RxbookError
 from rxbook.profile import Profile, function_words
 from rxbook.profile.families import Families, chosen
 from rxbook.profile.function_rows import Row, Rows
-from rxbook.profile.function_words import Layout, labels, scaled
+from rxbook.profile.function_words import Layout, labels, marks, scaled
 from rxbook.profile.shares import difference, differs
 from rxbook.profile.tally import By, Inlined, event_of, tally
 from rxbook.statistics import Interval
@@ -62,7 +62,8 @@ def function_table(
     to show; a name without wildcards gets its row also where it has no samples. by: one section for each dso, comm
     or cpu; shares stay those of the whole recording. event: default cycles, else time, else the first.
     families: see `families.chosen`. inlined, for profiles that tell inlined functions apart: "shown" beside their
-    callers, which count them too; "apart", taken from their callers; or "hidden".
+    callers, which count them too; "apart", taken from their callers; or "hidden". Each has a row for every function
+    that it was inlined into (`within`, where known).
 
     The frame has one row for each line and column: shares in percent, differences from the first column in points,
     limits of the 95 % intervals as _low and _high, costs in ns or cycles per packet; NaN where not known.
@@ -80,13 +81,15 @@ def function_table(
     if sums:
         sections.insert(0, ("Families: sums of functions", [line for line, _ in sums]))
     layout = Layout.of(list(columns), unit, children, any(column.cost for column in columns.values()))
+    marked = marks([line for _, lines in sections for line in lines])
     shown = tuple(
-        Section(heading, tuple(map(layout.row, lines, labels(lines)))) for heading, lines in sections
+        Section(heading, tuple(map(layout.row, lines, labels(lines, marked)))) for heading, lines in sections
     )
     events = {name: [event_of(p, event) for p in found] for name, found in recordings.items()}
     said = [
         *function_words.notes(recordings, events, {name: t.totals for name, t in tallies.items()}, layout),
-        *_reading(sections, rows, layout, inlined),
+        *_reading(sections, rows, layout),
+        *_inlined(rows, inlined, marked),
         *_members(sums),
     ]
     frame = pd.DataFrame(
@@ -105,9 +108,7 @@ def _unit(columns: Mapping[str, Column]) -> str:
     return units[0] if units else "ns"
 
 
-def _reading(
-    sections: Sequence[tuple[str, Sequence[Row]]], rows: Rows, layout: Layout, inlined: Inlined
-) -> Iterator[str]:
+def _reading(sections: Sequence[tuple[str, Sequence[Row]]], rows: Rows, layout: Layout) -> Iterator[str]:
     """How the figures are to be read."""
     lines = [line for _, found in sections for line in found]
     shares = [share for line in lines for share in line.shares if not np.isnan(share.centre)]
@@ -122,12 +123,17 @@ def _reading(
         yield from _idle(rows)
     if "children" in layout.measures and all(np.isnan(found.children_shares).all() for found in rows.tallies):
         yield "No call chains: shares with children are not known."
-    if not rows.tells_inlined:
+
+
+def _inlined(rows: Rows, inlined: Inlined, marked: Mapping[str, str]) -> Iterator[str]:
+    """How inlined functions are counted."""
+    if not rows.tells_inlined or inlined == "hidden":
         yield "Inlined functions are counted in their callers."
-    elif inlined == "shown":
-        yield "[i]: an inlined function; its caller's row counts it too, sums count it once."
-    elif inlined == "apart":
-        yield "[i]: an inlined function; its caller's row does not count it."
+        return
+    counts = "counts it too, sums count it once" if inlined == "shown" else "does not count it"
+    yield f"[i]: an inlined function, less what was inlined into it; its caller's row {counts}."
+    if marked:
+        yield f"Inlined into: {', '.join(f'{mark.strip()} {holder}' for holder, mark in marked.items())}."
 
 
 def _idle(rows: Rows) -> Iterator[str]:
@@ -154,6 +160,7 @@ def _records(
             "row": line.kind,
             "function": line.name,
             "dso": line.dso,
+            "within": line.within,
             "column": name,
         }
         record["event"] = "; ".join(dict.fromkeys(event for event in events[name] if event))

@@ -4,25 +4,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from rxbook.profile import COLUMNS, EventTotals, Profile, perfdata, symbols
+from rxbook.profile import COLUMNS, WITHIN, EventTotals, Profile, inlines, perfdata, symbols
 from rxbook.profile.eventnames import type_name
 from rxbook.profile.folding import Counts
 from rxbook.profile.perfdata import PerfData
-from rxbook.profile.symbols import Functions
+from rxbook.profile.resolved import Functions
 
 
 def load(
-    path: str | os.PathLike[str], children: bool = False, kallsyms: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    children: bool = False,
+    kallsyms: str | os.PathLike[str] | None = None,
+    debug: Sequence[str | os.PathLike[str]] = (),
 ) -> Profile:
-    """Read, count and name the samples of a perf.data file; with children, sum call chains too."""
+    """Read, count and name the samples of a perf.data file; with children, sum call chains too. See profile.load()."""
     data = perfdata.read(path)
     counts = data.count(chains=children)
-    functions = symbols.resolve(data, counts, kallsyms)
+    files = inlines.DebugFiles(data, debug) if debug else None
+    functions = symbols.resolve(data, counts, kallsyms, files)
+    if files is not None:
+        files.attribute(counts, functions)
     frame = function_frame(data, counts, functions, children)
     warnings = (*data.warnings, *functions.warnings, *_unwound(data, children))
     return Profile(frame, totals(data, frame), data.lost, warnings, f"{data.path.name} (perf.data)")
@@ -36,7 +43,8 @@ def _unwound(data: PerfData, children: bool) -> list[str]:
 
 def totals(data: PerfData, functions: pd.DataFrame) -> dict[str, EventTotals]:
     """Samples and period of each event that has samples, or could have: perf's dummy events are left out."""
-    sums = functions.groupby("event", observed=True)[["samples", "period"]].sum()
+    own = functions[functions["kind"] != "i"]
+    sums = own.groupby("event", observed=True)[["samples", "period"]].sum()
     found = {}
     for event in data.events:
         samples, period = sums.loc[event.name].tolist() if event.name in sums.index else (0, 0)
@@ -50,7 +58,8 @@ def function_frame(data: PerfData, counts: Counts, functions: Functions, childre
     """One row per (event, comm, cpu, dso, symbol), see Profile, largest first."""
     classes, groups = _classes(data, counts)
     wide = np.int64(len(functions.dso) + 1)
-    own = _Sums.of(groups * wide + functions.leaf[counts.leaf], counts.samples, counts.period)
+    group, function = _sampled(counts, functions)
+    own = _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
     if children:
         group, function = _callers(counts, functions)
         both = _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
@@ -66,13 +75,16 @@ def function_frame(data: PerfData, counts: Counts, functions: Functions, childre
             "dso": _taken(functions.dso, row_function),
             "symbol": _taken(functions.symbol, row_function),
             "kind": _taken(functions.kind, row_function),
+            WITHIN: _taken([name or None for name in functions.within], row_function),
             "samples": pd.array(own.at(keys, own.samples), "Int64"),
             "period": pd.array(own.at(keys, own.period), "Int64"),
             "children_samples": _integers(both.samples, children),
             "children_period": _integers(both.period, children),
         }
     )
-    if len(functions.dso) != len(set(zip(functions.dso, functions.symbol, functions.kind, strict=True))):
+    if functions.leaf_inlined is None:
+        frame = frame.drop(columns=WITHIN)
+    if len(functions.dso) != len(set(_names(functions))):
         frame = _one_row_per_name(frame)
     return _with_shares(frame, children)
 
@@ -86,11 +98,31 @@ def _classes(data: PerfData, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
     return classes, place.reshape(-1)
 
 
+def _names(functions: Functions) -> Iterator[tuple[str, ...]]:
+    return zip(functions.dso, functions.symbol, functions.kind, functions.within, strict=True)
+
+
+def _sampled(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+    """(group, function): the function that a group's samples are in, and the innermost inlined one there."""
+    group, function = np.arange(len(counts.leaf)), functions.leaf[counts.leaf]
+    if functions.leaf_inlined is None:
+        return group, function
+    inner = functions.leaf_inlined.innermost(counts.leaf)
+    return np.append(group, group[inner >= 0]), np.append(function, inner[inner >= 0])
+
+
 def _callers(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
     """(group, function), once for each function that a group's samples are in or were called from."""
     numbers = np.arange(len(counts.leaf))
     group = np.concatenate([numbers, np.repeat(numbers, np.diff(counts.offsets))])
     function = np.concatenate([functions.leaf[counts.leaf], functions.caller[counts.chain]])
+    if functions.leaf_inlined is not None and functions.caller_inlined is not None:
+        caller = np.ones(len(counts.chain), bool)
+        caller[counts.offsets[:-1][np.diff(counts.offsets) > 0]] = False
+        at_leaf, in_leaf = functions.leaf_inlined.pairs(counts.leaf)
+        at_call, in_call = functions.caller_inlined.pairs(counts.chain[caller])
+        group = np.concatenate([group, at_leaf, group[len(numbers) :][caller][at_call]])
+        function = np.concatenate([function, in_leaf, in_call])
     pairs = np.unique(group * np.int64(len(functions.dso) + 1) + function)
     return pairs // (len(functions.dso) + 1), pairs % (len(functions.dso) + 1)
 
@@ -128,15 +160,16 @@ def _integers(values: np.ndarray, known: bool) -> pd.api.extensions.ExtensionArr
 
 def _one_row_per_name(frame: pd.DataFrame) -> pd.DataFrame:
     """Functions of one name and file, such as several static ones, added up."""
-    keys = [name for name in COLUMNS[:6] if name in frame]
+    keys = [name for name in (*COLUMNS[:6], WITHIN) if name in frame]
     return frame.groupby(keys, as_index=False, sort=False, dropna=False).sum(min_count=1)
 
 
 def _with_shares(frame: pd.DataFrame, children: bool) -> pd.DataFrame:
-    total = frame.groupby("event")["period"].transform("sum").astype("Float64")
+    own = frame["period"].where(frame["kind"] != "i", 0)
+    total = own.groupby(frame["event"]).transform("sum").astype("Float64")
     total = total.mask(total == 0)
     frame["share"] = frame["period"].astype("Float64") / total
     frame["children_share"] = frame["children_period"].astype("Float64") / total
     order = ["children_period", "period"] if children else ["period"]
     frame = frame.sort_values(order, ascending=False, kind="stable", ignore_index=True)
-    return frame[COLUMNS]
+    return frame[[*COLUMNS, WITHIN] if WITHIN in frame else COLUMNS]

@@ -9,7 +9,7 @@ from typing import get_args
 
 from rxbook import RxbookError, profile, render
 from rxbook.profile.functions import Column, function_table
-from rxbook.profile.tally import By
+from rxbook.profile.tally import By, Inlined
 
 __all__ = ["files"]
 
@@ -26,6 +26,8 @@ def files(
     children: bool = False,
     kallsyms: Path | None = None,
     form: str = "text",
+    debug: Sequence[Path] = (),
+    inlined: str = "shown",
 ) -> str:
     """The table of functions of these files; from the second on each is compared with the first.
 
@@ -35,16 +37,25 @@ def files(
         raise RxbookError(f"--format {form}: say one of {', '.join(FORMS)}")
     if by not in (None, *get_args(By)):
         raise RxbookError(f"--by {by}: say one of {', '.join(get_args(By))}")
+    if inlined not in get_args(Inlined):
+        raise RxbookError(f"--inlined {inlined}: say one of {', '.join(get_args(Inlined))}")
     if top < 1:
         raise RxbookError(f"--top {top}: say a number from 1")
-    loaded = [profile.load(path, children, kallsyms) for path in paths]
+    loaded = [profile.load(path, children, kallsyms, debug) for path in paths]
     labels = LABELS if len(paths) == 2 else [path.name for path in paths]
     columns = {
         label if labels.count(label) == 1 else f"{label} {number}": Column([found])
         for number, (label, found) in enumerate(zip(labels, loaded, strict=True), 1)
     }
     table = function_table(
-        columns, source=_source(paths), top=top, only=only, by=by, event=event, children=children
+        columns,
+        source=_source(paths),
+        top=top,
+        only=only,
+        by=by,
+        event=event,
+        children=children,
+        inlined=inlined,
     )
     return FORMS[form](table)
 

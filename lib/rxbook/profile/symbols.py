@@ -13,8 +13,8 @@ import os
 import re
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +23,12 @@ from rxbook.profile import elf, records, symtab
 from rxbook.profile.folding import Counts
 from rxbook.profile.perfdata import PerfData
 from rxbook.profile.records import Mapping
+from rxbook.profile.resolved import Functions, Image, Place
 from rxbook.profile.spaces import find_mappings
 from rxbook.profile.symtab import SymbolTable
+
+if TYPE_CHECKING:
+    from rxbook.profile.inlines import DebugFiles
 
 CACHE = Path("~/.debug").expanduser()
 """Where perf record keeps kallsyms and the files it saw, by build id."""
@@ -39,39 +43,16 @@ _ANONYMOUS = ("//anon", "/dev/zero", "/anon_hugepage")
 _NO_FILE = ("[stack", "/SYSV", "[heap]")
 
 
-@dataclass
-class Functions:
-    """Distinct functions, and which of them each frame of a Counts is in.
-
-    dso, symbol, kind (see profile.Profile) of each function. leaf[frame]: the function of a sampled address;
-    caller[frame]: that of an address in a call chain. They differ for addresses without a symbol only, which perf
-    shows relative to the file where sampled, and as they are in chains. warnings: what could not be named, and why.
-    """
-
-    dso: list[str] = field(default_factory=list)
-    symbol: list[str] = field(default_factory=list)
-    kind: list[str] = field(default_factory=list)
-    leaf: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    caller: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    warnings: list[str] = field(default_factory=list)
-    _known: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
-
-    def number(self, dso: str, start: int, symbol: str, kind: str) -> int:
-        """The function's number: one for each start, as functions of one name can be several."""
-        key = (dso, start, symbol, kind)
-        if key not in self._known:
-            self._known[key] = len(self.dso)
-            self.dso.append(dso)
-            self.symbol.append(symbol)
-            self.kind.append(kind)
-        return self._known[key]
-
-
-def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | None = None) -> Functions:
+def resolve(
+    data: PerfData,
+    counts: Counts,
+    kallsyms: str | os.PathLike[str] | None = None,
+    debug: DebugFiles | None = None,
+) -> Functions:
     """Name the frames. RxbookError where kallsyms is given and cannot be read.
 
     kallsyms: a copy of /proc/kallsyms from the recorded machine; without it, the file `kallsyms` beside the
-    recording is taken where there is one.
+    recording is taken where there is one. debug: is matched with what was recorded, and names what nothing else does.
     """
     beside = data.path.with_name("kallsyms")
     if kallsyms is None and beside.is_file():
@@ -80,12 +61,14 @@ def resolve(data: PerfData, counts: Counts, kallsyms: str | os.PathLike[str] | N
         raise RxbookError(
             f"cannot read kallsyms {kallsyms}: give a copy of /proc/kallsyms of the recorded machine"
         )
-    return _Resolver(data, kallsyms).resolve(counts)
+    return _Resolver(data, kallsyms, debug).resolve(counts)
 
 
 class _Resolver:
-    def __init__(self, data: PerfData, kallsyms: str | os.PathLike[str] | None) -> None:
-        self._data = data
+    def __init__(
+        self, data: PerfData, kallsyms: str | os.PathLike[str] | None, debug: DebugFiles | None
+    ) -> None:
+        self._data, self._debug = data, debug
         self._here = recorded_here(data)
         self._kallsyms_path = kallsyms
         self._functions = Functions()
@@ -94,14 +77,17 @@ class _Resolver:
         functions = self._functions
         functions.leaf = np.zeros(len(counts.ip), np.int64)
         functions.caller = np.zeros(len(counts.ip), np.int64)
-        for (image, kind), (frames, addresses) in self._by_image(counts).items():
-            self._name(image, kind, counts.ip, frames, addresses)
+        functions.places = self._by_image(counts)
+        if self._debug is not None:
+            functions.warnings += self._debug.match(functions.places)
+        for place in functions.places:
+            self._name(place, counts.ip)
         return functions
 
-    def _by_image(self, counts: Counts) -> dict[tuple[_Image | None, str], tuple[np.ndarray, np.ndarray]]:
-        """Frames, and their addresses in the image, of each image and kind."""
-        found: dict[tuple[_Image | None, str], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
-        images: dict[Mapping, _Image] = {}
+    def _by_image(self, counts: Counts) -> list[Place]:
+        """One for each image and kind."""
+        found: dict[tuple[Image | None, str], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+        images: dict[Mapping, Image] = {}
         for mapping, frames in find_mappings(self._data.side_band, counts.state, counts.ip):
             modes = counts.mode[frames]
             for mode in np.unique(modes).tolist():
@@ -114,39 +100,40 @@ class _Resolver:
                     else images.get(place) or images.setdefault(place, self._image(place))
                 )
                 found[image, kind].append((part, counts.ip[part] - _shift(image, place)))
-        return {
-            key: (np.concatenate([frames for frames, _ in parts]), np.concatenate([at for _, at in parts]))
-            for key, parts in found.items()
-        }
+        return [
+            Place(image, kind, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+            for (image, kind), parts in found.items()
+        ]
 
     @functools.cached_property
     def _kernel(self) -> Mapping | None:
         """The kernel's mapping, for what lies in none: it is shorter than the kernel and ends before its init text."""
-        kernel = next((event for _, event in self._data.side_band if _is_kernel(event)), None)
+        kernel = next((event for _, event in self._data.side_band if is_kernel(event)), None)
         return kernel if kernel is not None and self._kernel_table is not None else None
 
-    def _image(self, mapping: Mapping) -> _Image:
+    def _image(self, mapping: Mapping) -> Image:
         build_id = mapping.build_id or self._data.build_ids.get(mapping.name, "")
-        return _Image(short_name(mapping), mapping.name, build_id, *_special(mapping))
+        return Image(short_name(mapping), mapping.name, build_id, *_special(mapping))
 
-    def _name(
-        self, image: _Image | None, kind: str, ips: np.ndarray, frames: np.ndarray, addresses: np.ndarray
-    ) -> None:
+    def _name(self, place: Place, ips: np.ndarray) -> None:
         """Enter the functions at the addresses; equal addresses are looked up once."""
+        image, kind, frames, addresses = place.image, place.kind, place.frames, place.addresses
         functions, dso = self._functions, image.dso if image else UNKNOWN
-        table = self._table(image)
-        distinct, place = np.unique(addresses, return_inverse=True)
+        table = self._table(image) or (self._debug.table(image) if self._debug and image else None)
+        if table is None and image is not None and image.kernel and image.dso == KERNEL:
+            self._warn_of_kernel()
+        distinct, each = np.unique(addresses, return_inverse=True)
         found = table.find(distinct) if table is not None else [None] * len(distinct)
         numbers = np.array(
             [functions.number(dso, *symbol, kind) if symbol else -1 for symbol in found], np.int64
-        )[place]
+        )[each]
         functions.leaf[frames] = functions.caller[frames] = numbers
         for frame, address in zip(frames[numbers < 0].tolist(), addresses[numbers < 0].tolist(), strict=True):
             ip = int(ips[frame])
             functions.leaf[frame] = functions.number(dso, address, address_name(address), kind)
             functions.caller[frame] = functions.number(dso, ip, address_name(ip), kind)
 
-    def _table(self, image: _Image | None) -> SymbolTable | None:
+    def _table(self, image: Image | None) -> SymbolTable | None:
         if image is None:
             return None
         if image.bpf is not None:
@@ -162,18 +149,20 @@ class _Resolver:
 
     @functools.cached_property
     def _kernel_table(self) -> SymbolTable | None:
-        """The kernel's own symbols, or None, with a warning."""
+        """The kernel's own symbols, or None."""
         for place in self._kallsyms_places(saved_first=True):
             text = _read(place)
             table = symtab.kallsyms(text, shift=self._moved(text)) if text else None
             if table is not None:
                 return table
+        return None
+
+    def _warn_of_kernel(self) -> None:
         build_id = kernel_build_id(self._data)
         said = f"build id {build_id}" if build_id else f"release {self._data.facts.get('release', 'unknown')}"
         self._functions.warnings.append(
             f"kernel functions are not named: no kallsyms of that kernel ({said}) with addresses is at hand"
         )
-        return None
 
     def _module_table(self, module: str) -> SymbolTable | None:
         """A module's symbols; what perf saved can be of another boot, when the module stood elsewhere."""
@@ -196,7 +185,7 @@ class _Resolver:
     def _moved(self, text: bytes) -> int:
         """How far the recorded kernel stood from where this kallsyms has it (address randomisation)."""
         for _, event in self._data.side_band:
-            if _is_kernel(event) and event.pgoff:
+            if is_kernel(event) and event.pgoff:
                 reference = symtab.kallsyms_address(text, event.name[len(KERNEL) :])
                 return event.pgoff - reference if reference is not None else 0
         return 0
@@ -208,20 +197,7 @@ class _Resolver:
         return symtab.perf_map(path.read_text(errors="replace"))
 
 
-@dataclass(frozen=True)
-class _Image:
-    """What was mapped: a name to show, a file, its build id; or a BPF program's range, or a JIT's process."""
-
-    dso: str
-    name: str
-    build_id: str
-    kernel: bool = False
-    bpf: tuple[int, int] | None = None
-    jit: int | None = None
-    placed: bool = True
-
-
-def _shift(image: _Image | None, mapping: Mapping | None) -> np.uint64:
+def _shift(image: Image | None, mapping: Mapping | None) -> np.uint64:
     """What to take off an address to have it as the image's symbols are placed: by file offset, or as it is."""
     if image is None or mapping is None or not image.placed:
         return np.uint64(0)
@@ -229,7 +205,7 @@ def _shift(image: _Image | None, mapping: Mapping | None) -> np.uint64:
 
 
 def _special(mapping: Mapping) -> tuple[bool, tuple[int, int] | None, int | None, bool]:
-    """kernel, bpf, jit, placed of an _Image."""
+    """kernel, bpf, jit, placed of an Image."""
     if mapping.symbol:
         return True, (mapping.start, mapping.end), None, False
     if mapping.pid == records.KERNEL_PID:
@@ -239,7 +215,7 @@ def _special(mapping: Mapping) -> tuple[bool, tuple[int, int] | None, int | None
     return False, None, None, not mapping.name.startswith(_NO_FILE)
 
 
-def _is_kernel(event: object) -> bool:
+def is_kernel(event: object) -> bool:
     """Whether it is the mapping of the host's kernel itself; its name ends in a symbol, whose address is its pgoff."""
     return isinstance(event, Mapping) and event.name.startswith(KERNEL) and not event.guest
 
@@ -273,7 +249,7 @@ def _read(path: Path) -> bytes | None:
 
 def kernel_build_id(data: PerfData) -> str:
     """Build id of the recorded kernel, "" where the file does not tell."""
-    mapped = next((event.build_id for _, event in data.side_band if _is_kernel(event)), "")
+    mapped = next((event.build_id for _, event in data.side_band if is_kernel(event)), "")
     return data.build_ids.get(KERNEL) or mapped
 
 
@@ -300,7 +276,7 @@ def running_build_id() -> str:
 
 def user_table(name: str, build_id: str, here: bool) -> SymbolTable | None:
     """Symbols of a file by its build id; without one, of the file where it was mapped, on this machine only."""
-    runtime = _runtime_file(name, build_id, here)
+    runtime = runtime_file(name, build_id, here)
     for path in _debug_files(build_id or (runtime.build_id() if runtime is not None else "")):
         debug = _opened(path)
         if debug is not None and debug.has_symtab():
@@ -315,7 +291,7 @@ def _debug_files(build_id: str) -> list[Path]:
     return [_cached(build_id) / "debug", by_id]
 
 
-def _runtime_file(name: str, build_id: str, here: bool) -> elf.Elf | None:
+def runtime_file(name: str, build_id: str, here: bool) -> elf.Elf | None:
     """The file that was mapped."""
     if build_id:
         places = [_cached(build_id) / "elf", _cached(build_id) / "vdso", Path(name)]
@@ -323,12 +299,12 @@ def _runtime_file(name: str, build_id: str, here: bool) -> elf.Elf | None:
         places = [Path(name)] if here else []
     for place in places:
         file = _opened(place)
-        if file is not None and (not build_id or _same(file.build_id(), build_id)):
+        if file is not None and (not build_id or same_id(file.build_id(), build_id)):
             return file
     return None
 
 
-def _same(found: str, wanted: str) -> bool:
+def same_id(found: str, wanted: str) -> bool:
     """Whether build ids agree; older recordings pad shorter ones with zeros."""
     return bool(found) and wanted.startswith(found) and not wanted[len(found) :].strip("0")
 

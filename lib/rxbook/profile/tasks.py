@@ -18,16 +18,22 @@ def only_task(profile: Profile, task: str) -> tuple[Profile, int, int]:
     """
     frame = profile.functions
     mine = frame["comm"].eq(task[:COMM_BYTES]).fillna(False)
-    everything = int(frame["samples"].sum())
+    own = frame["kind"] != "i"  # what an inlined function counts, its caller's row has too
+    everything = int(frame["samples"][own].sum())
     functions = frame[mine].reset_index(drop=True)
-    total = functions.groupby("event")["period"].transform("sum").astype("Float64")
+    own = functions["kind"] != "i"
+    total = functions["period"].where(own, 0).groupby(functions["event"]).transform("sum").astype("Float64")
     functions["share"] = functions["period"].astype("Float64") / total
     functions["children_share"] = functions["children_period"].astype("Float64") / total
-    sums = functions.groupby("event", observed=True)[["samples", "period"]].sum()
+    sums = functions[own].groupby("event", observed=True)[["samples", "period"]].sum()
     events = {
         name: replace(about, samples=int(sums.loc[name, "samples"]), period=int(sums.loc[name, "period"]))
         if name in sums.index
         else replace(about, samples=0, period=0)
         for name, about in profile.events.items()
     }
-    return replace(profile, functions=functions, events=events), int(functions["samples"].sum()), everything
+    return (
+        replace(profile, functions=functions, events=events),
+        int(functions["samples"][own].sum()),
+        everything,
+    )
