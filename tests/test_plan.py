@@ -265,7 +265,13 @@ def test_the_fingerprint_is_of_the_parameters_however_spelt():
 
 
 def test_the_fingerprint_does_not_know_the_seed_nor_what_tables_show():
-    other = {"seed": 2, "functions": "dev_gro_receive", "families": "copy=memcpy*", "top": 5}
+    other = {
+        "seed": 2,
+        "functions": "dev_gro_receive",
+        "families": "copy=memcpy*",
+        "debug": "vmlinux",
+        "top": 5,
+    }
     assert set(other) == NOT_MEASURED
     assert make_plan(other).fingerprint() == make_plan({"seed": 1}).fingerprint()
 

@@ -85,7 +85,7 @@ def found(given: str) -> Path:
 
 def _showing(plan: Plan, shown: Plan) -> Plan:
     return plan.model_copy(
-        update={"functions": shown.functions, "families": shown.families, "top": shown.top}
+        update={name: getattr(shown, name) for name in ("functions", "families", "debug", "top")}
     )
 
 
@@ -111,7 +111,10 @@ def _of_runs(loaded: Mapping[str, Run], shown: Plan) -> dict[str, Table]:
 
 
 def _of_files(sides: Mapping[str, Sequence[Path]], shown: Plan) -> Table:
-    columns = {name: Column([profile.load(path) for path in paths]) for name, paths in sides.items()}
+    columns = {
+        name: Column([profile.load(path, debug=shown.debug) for path in paths])
+        for name, paths in sides.items()
+    }
     source = "from " + " and ".join(paths[0].name for paths in sides.values())
     return function_table(columns, source=source, **_options(shown))
 
@@ -132,7 +135,7 @@ def _of_cells(
     unit = _unit(columns)
     read, kept = {}, {}
     for label, (run, cell, recordings) in columns.items():
-        profiles, kept[label] = _profiles(recordings, children)
+        profiles, kept[label] = _profiles(recordings, children, tuple(shown.debug))
         windows = run.samples[is_cell(run.samples, cell.model_dump())]
         cost = statistics.cell_interval(windows, COST[unit])
         read[label] = Column(profiles, None if math.isnan(cost.centre) else cost, unit)
@@ -151,17 +154,19 @@ def _unit(columns: Mapping[str, Condition]) -> str:
     return "cycles" if all(counted) else "ns"
 
 
-def _profiles(recordings: Sequence[Recording], children: bool) -> tuple[list[Profile], float]:
+def _profiles(
+    recordings: Sequence[Recording], children: bool, debug: tuple[str, ...]
+) -> tuple[list[Profile], float]:
     """The recordings without what other threads did, and the receiver's share of its CPU's samples."""
-    read = [only_task(_loaded(recording.data, children), recording.task) for recording in recordings]
+    read = [only_task(_loaded(recording.data, children, debug), recording.task) for recording in recordings]
     ours, of_the_cpu = (sum(counts) for counts in list(zip(*read, strict=True))[1:])
     return [of_task for of_task, _, _ in read], ours / of_the_cpu if of_the_cpu else 1.0
 
 
 @functools.lru_cache(maxsize=1024)
-def _loaded(data: Path, children: bool) -> Profile:
+def _loaded(data: Path, children: bool, debug: tuple[str, ...]) -> Profile:
     """A run's recordings are written once, and shown as table, figure and files."""
-    return profile.load(data, children)
+    return profile.load(data, children, debug=debug)
 
 
 def _threads(kept: Mapping[str, float]) -> list[str]:

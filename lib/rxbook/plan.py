@@ -30,7 +30,7 @@ SHAPES: dict[str, dict[str, str]] = {
 }
 """The traffic of "net: gro: move L3 flush checks" (netdev, April 2024), of which only one has rx-gro-list on."""
 
-NOT_MEASURED = {"seed", "functions", "families", "top"}
+NOT_MEASURED = {"seed", "functions", "families", "debug", "top"}
 """Parameters of which a resumed run can have others: the seed, and what tables show."""
 
 INPUTS = ("before", "after")
@@ -197,6 +197,9 @@ class Plan(BaseModel):
     )
     families: Annotated[dict[str, list[str]], BeforeValidator(_as_families)] = Field(
         {}, description="sums of functions, beside those built in, by patterns; an empty list takes one out"
+    )
+    debug: _axis(str, least=0) = Field(
+        [], description="a vmlinux or other files with DWARF: inlined functions get rows of their own"
     )
     top: Whole = Field(20, ge=1, le=1000, description="so many functions are shown, the others are one row")
     pressure_limit: Number = Field(
