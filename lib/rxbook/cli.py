@@ -85,13 +85,18 @@ def perf(
     folded: Annotated[bool, typer.Option(help="stacks for flame-graph viewers, of one perf.data")] = False,
 ) -> None:
     """Print the functions of a profile with intervals; of two files, before and after, the differences."""
-    from rxbook.profile import export, show
-
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy's threads cost 0.1 s to start, and have no work here
     if folded:
+        from rxbook.profile import export
+
         if len(files) != 1:
             raise RxbookError(f"--folded takes one file, not {len(files)}")
         print("\n".join(export.folded(files[0], event, kallsyms)))
         return
+    from rxbook.profile import show
+
     print(show.files(files, top, only, by, event, children, kallsyms, form), end="")
 
 
