@@ -3,7 +3,9 @@
 
 import re
 import resource
+import shutil
 import struct
+import subprocess
 from collections import Counter
 
 import numpy as np
@@ -168,6 +170,70 @@ def test_records_need_not_be_aligned(written):
     recording.records.append(recording.pack("IHH", 40_000, 0, 12) + b"odd!")
     data, found = counted(written(recording.sample(2, 1)))
     assert (found, data.warnings) == ({"cpu-clock": 2}, [])
+
+
+# --- folders
+
+
+def folder_of(path, recording, parts):
+    """What perf record --threads writes: the recording, and a file of records for each part."""
+    path.mkdir()
+    (path / "data").write_bytes(bytes(recording))
+    for number, part in parts.items():
+        (path / f"data.{number}").write_bytes(b"".join(part.records))
+    return path
+
+
+def test_a_folder_is_read_as_one_recording_in_the_order_of_time(tmp_path):
+    parts = {
+        0: Recording().sample(5, 1, tid=7).sample(25, 1, tid=7),
+        2: Recording().comm(10, 7, "later").sample(6, 2, tid=7),
+        10: Recording(),
+    }
+    path = folder_of(tmp_path / "perf.data", Recording().comm(1, 7, "early"), parts)
+    found = profile.load(path)
+    assert found.functions.groupby("comm")["samples"].sum().to_dict() == {"early": 2, "later": 1}
+    assert (found.source, found.warnings) == ("perf.data (perf.data)", ())
+    (path / "data.2").write_bytes((path / "data.2").read_bytes()[:-8])
+    assert ["data.2: offset" in said for said in profile.load(path).warnings] == [True]
+
+
+def test_a_folder_has_kallsyms_of_its_own(tmp_path):
+    start = 0xFFFFFFFF81000000
+    recording = Recording().mmap(0, -1, start, 1 << 24, "[kernel.kallsyms]_text", start, KERNEL)
+    path = folder_of(tmp_path / "perf.data", recording.sample(1, start + 0x12, mode=KERNEL), {})
+    (path / "kcore_dir").mkdir()
+    kallsyms(tmp_path).rename(path / "kcore_dir" / "kallsyms")
+    assert profile.load(path).functions["symbol"].tolist() == ["inner"]
+
+
+@pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
+def test_a_real_folder_of_perf_threads_is_counted_as_perf_does(tmp_path):
+    path = tmp_path / "perf.data"
+    command = [
+        "perf",
+        "record",
+        "-q",
+        "--threads",
+        "-a",
+        "-e",
+        "cpu-clock",
+        "-o",
+        str(path),
+        "--",
+        "sleep",
+        "0.5",
+    ]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("perf record --threads does not work here")
+    said = subprocess.run(
+        ["perf", "report", "-i", str(path), "--stdio", "-g", "none", "-s", "comm", "-F", "sample,comm", "-t", ";"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    rows = [line.split(";") for line in said.splitlines() if line and line[0] != "#"]
+    found = profile.load(path).functions.groupby("comm")["samples"].sum()
+    assert len(list(path.glob("data.*"))) > 1
+    assert found.to_dict() == {comm.strip(): int(samples) for samples, comm in rows}
 
 
 # --- what samples hold
@@ -384,5 +450,8 @@ def test_no_perf_data(tmp_path, content):
 def test_no_file(tmp_path):
     with pytest.raises(RxbookError, match="cannot read absent"):
         profile.load(tmp_path / "absent")
-    with pytest.raises(RxbookError, match="is a folder"):
+    with pytest.raises(RxbookError, match="is a folder without a recording"):
+        profile.load(tmp_path)
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(RxbookError, match=r"is not a perf\.data"):
         profile.load(tmp_path)
