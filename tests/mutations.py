@@ -3,7 +3,7 @@
 
 import random
 
-from perf_files import Recording, corpus_files
+from perf_files import DEFERRED_MARK, KERNEL_MARK, USER_MARK, Recording, corpus_files
 
 LARGEST = 300_000
 """Bytes of a corpus file to mutate: larger ones take long and hold nothing else."""
@@ -76,4 +76,13 @@ def recordings() -> list[bytes]:
         Recording(order, pipe=pipe, compress=compress).example()
         for order in "<>" for pipe in (False, True) for compress in (False, True)
     ]  # fmt: skip
-    return made + [path.read_bytes() for path in corpus_files() if path.stat().st_size < LARGEST]
+    apart = Recording().mmap(1, 1, 0x400000, 0x1000, "/usr/bin/one")
+    for cookie in range(5):
+        apart.sample(2, 0x400100, (KERNEL_MARK, 5, DEFERRED_MARK, cookie)).deferred(
+            3, cookie, (USER_MARK, 0x400200)
+        )
+    return (
+        made
+        + [bytes(apart)]
+        + [path.read_bytes() for path in corpus_files() if path.stat().st_size < LARGEST]
+    )

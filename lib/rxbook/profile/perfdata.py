@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rxbook import RxbookError
 from rxbook.profile import first_file, headers, records, spaces
+from rxbook.profile.deferred import Deferred, collect
 from rxbook.profile.folding import Counts, Folder, Plan
 from rxbook.profile.headers import Event, Headers
 from rxbook.profile.stream import Run, Stream
@@ -55,7 +56,10 @@ class PerfData:
     def count(self, chains: bool = False) -> Counts:
         """Count equal samples together; with chains, also by call chain."""
         comm_names, comm_line = spaces.comms(self.side_band)
-        plan = Plan(self.events, self.endian, self.ordered, chains, comm_line, spaces.states(self.side_band))
+        waiting = chains and self.events and self.record_counts.get(records.CALLCHAIN_DEFERRED)
+        deferred = self._deferred() if waiting else Deferred()
+        states = spaces.states(self.side_band)
+        plan = Plan(self.events, self.endian, self.ordered, chains, comm_line, states, deferred)
         folder = Folder(plan, comm_names)
         if self.events:
             for stream in self._streams:
@@ -64,6 +68,12 @@ class PerfData:
         counts = folder.counts()
         self.warnings += [said for said in counts.warnings if said not in self.warnings]
         return counts
+
+    def _deferred(self) -> Deferred:
+        event = self.events[0]
+        told = event.sample_id_all and bool(event.sample_type & headers.TID)
+        runs = (run for stream in self._streams for run in stream.noting(records.CALLCHAIN_DEFERRED))
+        return collect(runs, self.endian, told)
 
 
 def read(path: str | os.PathLike[str]) -> PerfData:
