@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -85,9 +86,9 @@ def perf(
     folded: Annotated[bool, typer.Option(help="stacks for flame-graph viewers, of one perf.data")] = False,
 ) -> None:
     """Print the functions of a profile with intervals; of two files, before and after, the differences."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy's threads cost 0.1 s to start, and have no work here
+    gc.disable()  # the command is short, and keeps what it makes
+    # numpy's threads take 0.1 s to start, and have no work here
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if folded:
         from rxbook.profile import export
 
