@@ -3,16 +3,16 @@
 
 A recording is a real one, whose samples are repeated, later each time, until the file has the size asked for. Ours
 and perf's take turns; figures are medians. Ours is the command as a user types it, start-up included. Folded stacks
-are compared with perf script piped into a collapser of a few lines, on a smaller file, as perf takes minutes.
+are compared with perf script piped into a collapser of a few lines.
 
-    python benchmarks/perf_reader.py [--megabytes 1000] [--flat-megabytes 100] [--stack-megabytes 100] [--turns 3]
+    python benchmarks/perf_reader.py [--megabytes 1000] [--flat-megabytes 100] [--stack-megabytes 1000] [--turns 3]
         [--keep FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import struct
 import subprocess
 import sys
@@ -49,6 +49,22 @@ for stack, samples in stacks.items():
     print(stack, samples)
 """
 """Stacks from perf script -F comm,ip,sym: a line with the thread's name, one for each frame, and an empty one."""
+SPAWN = """
+import json, os, subprocess, sys
+source, started = subprocess.DEVNULL, []
+for number, command in enumerate(pipe := json.loads(sys.argv[1])):
+    out = subprocess.PIPE if number + 1 < len(pipe) else subprocess.DEVNULL
+    started.append(subprocess.Popen(command, stdin=source, stdout=out, stderr=subprocess.DEVNULL))
+    if number:
+        source.close()
+    source = started[-1].stdout
+ended = [os.wait4(process.pid, 0) for process in started]
+if any(status for _, status, _ in ended):
+    sys.exit(1)
+usages = [usage for _, _, usage in ended]
+print([sum(used.ru_utime + used.ru_stime for used in usages), max(used.ru_maxrss for used in usages) / 1024])
+"""
+"""Runs a pipe from a small process: Linux counts the memory of the process that starts a command as the command's."""
 TARGETS = {"flat": (4.0, 0.5), "children": (20.0, 0.5), "flat, no chains": (1.0, 0.5), "folded": (40.0, 0.5)}
 """How many times less CPU than perf, and what share of its memory."""
 
@@ -104,21 +120,12 @@ def relocated_features(tail: bytearray, flags: bytes, shift: int) -> bytes:
 
 def cost(*pipe: list[str]) -> tuple[float, float]:
     """(CPU seconds of all, peak MiB of the largest) of commands, each reading what the one before it prints."""
-    started: list[subprocess.Popen[bytes]] = []
-    for number, command in enumerate(pipe):
-        source = started[-1].stdout if started else subprocess.DEVNULL
-        out = subprocess.PIPE if number + 1 < len(pipe) else subprocess.DEVNULL
-        started.append(subprocess.Popen(command, stdin=source, stdout=out, stderr=subprocess.DEVNULL))
-        if number:
-            source.close()
-    seconds, memory = 0.0, 0.0
-    for process in started:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if status:
-            raise SystemExit(f"{process.args[0]} failed with status {status}")
-        seconds += usage.ru_utime + usage.ru_stime
-        memory = max(memory, usage.ru_maxrss / 1024)
+    done = subprocess.run(
+        [sys.executable, "-c", SPAWN, json.dumps(pipe)], stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"failed: {' | '.join(command[0] for command in pipe)}")
+    seconds, memory = json.loads(done.stdout)
     return seconds, memory
 
 
@@ -146,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--megabytes", type=int, default=1000, help="size of the recording with call chains")
     parser.add_argument("--flat-megabytes", type=int, default=100, help="size of the one without")
     parser.add_argument(
-        "--stack-megabytes", type=int, default=100, help="size of the one whose stacks are folded"
+        "--stack-megabytes", type=int, default=1000, help="size of the one whose stacks are folded"
     )
     parser.add_argument("--turns", type=int, default=3, help="so often each is measured")
     parser.add_argument(
