@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""CPU seconds and memory of our table of functions and of perf report's, on one large recording.
+"""CPU seconds and memory of our tables of functions and stacks and of perf's, on large recordings.
 
-The recording is a real one, whose samples are repeated, later each time, until the file has the size asked for.
+A recording is a real one, whose samples are repeated, later each time, until the file has the size asked for. Ours
+and perf's take turns; figures are medians. Ours is the command as a user types it, start-up included. Folded stacks
+are compared with perf script piped into a collapser of a few lines.
 
-    python benchmarks/perf_reader.py [--megabytes 1000] [--flat-megabytes 100] [--keep FOLDER]
+    python benchmarks/perf_reader.py [--megabytes 1000] [--flat-megabytes 100] [--stack-megabytes 1000] [--turns 3]
+        [--keep FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import struct
 import subprocess
 import sys
@@ -30,13 +33,39 @@ for _ in range(300_000):
     here.recv(64)
 """
 """Datagrams through the stack to oneself: what rxbook profiles is kernel code of the network."""
-OURS = """
-import sys
-from rxbook import profile
-found = profile.load(sys.argv[1], children=sys.argv[2] == "children")
-print(found.functions.head(20).to_string())
+OURS = [sys.executable, "-c", "from rxbook.cli import main; main()", "perf"]
+COLLAPSE = """
+import collections, sys
+stacks, comm, frames = collections.Counter(), "", []
+for line in sys.stdin:
+    if line[0] not in "\\t\\n ":
+        comm = line.strip()
+    elif frames and not line.strip():
+        stacks[";".join([comm, *reversed(frames)])] += 1
+        frames = []
+    elif line.strip():
+        frames.append(line.split(None, 1)[1].strip())
+for stack, samples in stacks.items():
+    print(stack, samples)
 """
-TARGETS = {"flat": (4.0, 0.5), "children": (20.0, 0.5), "flat, no chains": (1.0, 0.5)}
+"""Stacks from perf script -F comm,ip,sym: a line with the thread's name, one for each frame, and an empty one."""
+SPAWN = """
+import json, os, subprocess, sys
+source, started = subprocess.DEVNULL, []
+for number, command in enumerate(pipe := json.loads(sys.argv[1])):
+    out = subprocess.PIPE if number + 1 < len(pipe) else subprocess.DEVNULL
+    started.append(subprocess.Popen(command, stdin=source, stdout=out, stderr=subprocess.DEVNULL))
+    if number:
+        source.close()
+    source = started[-1].stdout
+ended = [os.wait4(process.pid, 0) for process in started]
+if any(status for _, status, _ in ended):
+    sys.exit(1)
+usages = [usage for _, _, usage in ended]
+print([sum(used.ru_utime + used.ru_stime for used in usages), max(used.ru_maxrss for used in usages) / 1024])
+"""
+"""Runs a pipe from a small process: Linux counts the memory of the process that starts a command as the command's."""
+TARGETS = {"flat": (4.0, 0.5), "children": (20.0, 0.5), "flat, no chains": (1.0, 0.5), "folded": (40.0, 0.5)}
 """How many times less CPU than perf, and what share of its memory."""
 
 
@@ -89,50 +118,63 @@ def relocated_features(tail: bytearray, flags: bytes, shift: int) -> bytes:
     return bytes(tail)
 
 
-def cost(command: list[str]) -> tuple[float, float]:
-    """(CPU seconds, peak MiB) of a command and what it starts."""
-    with open(os.devnull, "w") as nowhere:
-        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{command[0]} failed with status {status}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+def cost(*pipe: list[str]) -> tuple[float, float]:
+    """(CPU seconds of all, peak MiB of the largest) of commands, each reading what the one before it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPAWN, json.dumps(pipe)], stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"failed: {' | '.join(command[0] for command in pipe)}")
+    seconds, memory = json.loads(done.stdout)
+    return seconds, memory
 
 
-def compare(name: str, path: Path, perf_options: list[str], children: bool) -> None:
+def compare(name: str, path: Path, turns: int, theirs: list[list[str]], *options: str) -> None:
     """Print one row: perf's cost, ours, and whether the target is reached."""
-    report = ["perf", "report", "-i", str(path), "--stdio", "-g", "none", "-F", "sample,period,symbol,dso"]
-    mine = [sys.executable, "-c", OURS, str(path), "children" if children else "flat"]
+    mine = [*OURS, str(path), *options]
     cost(mine)  # compiled code goes into its cache
-    ours, our_memory = cost(mine)
-    perf, perf_memory = cost([*report, *perf_options])
+    taken = [(cost(mine), cost(*theirs)) for _ in range(turns)]
+    (ours, our_memory), (perf, perf_memory) = np.median(taken, axis=0)
     times, share = TARGETS[name]
-    reached = "reached" if perf / ours >= times and our_memory <= share * perf_memory else "missed"
-    size = path.stat().st_size / 1e6
+    cpu, memory = perf / ours, our_memory / perf_memory
+    cpu_aim, memory_aim = ("reached" if met else "missed" for met in (cpu >= times, memory <= share))
     print(
-        f"{name:16} {size:6.0f} MB  perf {perf:6.2f} s {perf_memory:6.0f} MiB  ours {ours:5.2f} s {our_memory:5.0f} MiB"
-        f"  {perf / ours:5.1f} times less (target {times:g}), memory {our_memory / perf_memory:.2f} (target {share:g})"
-        f"  {reached}",
+        f"{name:16} {path.stat().st_size / 1e6:6.0f} MB"
+        f"  perf {perf:6.2f} s {perf_memory:6.0f} MiB  ours {ours:5.2f} s {our_memory:5.0f} MiB\n"
+        f"    {cpu:.1f} times less CPU (target {times:g}: {cpu_aim}), "
+        f"memory {memory:.2f} of perf's (target {share:g}: {memory_aim})",
         flush=True,
     )
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
+    """Make the recordings and print a row for each comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=1000, help="size of the recording with call chains")
     parser.add_argument("--flat-megabytes", type=int, default=100, help="size of the one without")
     parser.add_argument(
+        "--stack-megabytes", type=int, default=1000, help="size of the one whose stacks are folded"
+    )
+    parser.add_argument("--turns", type=int, default=3, help="so often each is measured")
+    parser.add_argument(
         "--keep", type=Path, help="folder for the recordings; they are not made anew if there"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         chains = made(folder, True, options.megabytes)
         plain = made(folder, False, options.flat_megabytes)
-        compare("flat", chains, ["--no-children"], False)
-        compare("children", chains, ["--children"], True)
-        compare("flat, no chains", plain, ["--no-children"], False)
+        stacks = made(folder, True, options.stack_megabytes)
+        compare("flat", chains, options.turns, [[*report(chains), "--no-children"]])
+        compare("children", chains, 1, [[*report(chains), "--children"]], "--children")
+        compare("flat, no chains", plain, options.turns, [[*report(plain), "--no-children"]])
+        script = ["perf", "script", "-i", str(stacks), "-F", "comm,ip,sym"]
+        compare("folded", stacks, 1, [script, [sys.executable, "-c", COLLAPSE]], "--folded")
+
+
+def report(path: Path) -> list[str]:
+    return ["perf", "report", "-i", str(path), "--stdio", "-g", "none", "-F", "sample,period,symbol,dso"]
 
 
 def made(folder: Path, chains: bool, megabytes: int) -> Path:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`make bench`: the speed figures that the project set itself, measured here and now, as root.
 
-Usage: run.py [generator|start|noise|windows ...]; without a name all but `windows`, about 12 minutes.
+Usage: run.py [generator|start|noise|windows|fuzz|perf_reader ...]; without a name the first three, about 12 minutes.
 """
 
 from __future__ import annotations
 
 import sys
 
+import fuzz
 import generator
 import noise
+import perf_reader
 import start
 
 ALL = {
@@ -17,6 +19,8 @@ ALL = {
     "start": start.main,
     "noise": noise.main,
     "windows": noise.compare_windows,
+    "fuzz": lambda: fuzz.main([]),
+    "perf_reader": lambda: perf_reader.main([]),
 }
 USUAL = ["generator", "start", "noise"]
 

@@ -12,7 +12,7 @@ CORPUS = Path(__file__).resolve().parents[2] / "shared" / "perf-corpus"
 IP, TID, TIME, READ, CALLCHAIN, ID, CPU, PERIOD = 1, 2, 4, 16, 32, 64, 128, 256
 USUAL = IP | TID | TIME | CALLCHAIN | ID | CPU | PERIOD
 KERNEL, USER = 1, 2
-KERNEL_MARK, USER_MARK = (1 << 64) - 128, (1 << 64) - 512
+KERNEL_MARK, USER_MARK, DEFERRED_MARK = ((1 << 64) - number for number in (128, 512, 640))
 
 
 def manifest() -> list[dict[str, str]]:
@@ -90,6 +90,10 @@ class Recording:
         )  # fmt: skip
         return self.record(9, b"".join(data for bit, data in parts if self.sample_type & bit), mode)
 
+    def deferred(self, time: int, cookie: int, chain: tuple[int, ...], tid: int = 1) -> "Recording":
+        payload = self.pack(f"QQ{len(chain)}Q", cookie, len(chain), *chain)
+        return self.record(22, payload + self.trailer(time, tid, tid), USER)
+
     def attribute(self, number: int) -> bytes:
         kind, config = self.events[number]
         flags = (1 << 20) | (1 << 18 if self.sample_id_all else 0)  # exclude_guest
@@ -109,6 +113,7 @@ class Recording:
             chain = (KERNEL_MARK, 0xFFFFFFFF81000010, USER_MARK, 0x400100 + i % 3, 0x400200)
             self.sample(10 + i, 0xFFFFFFFF81000010, chain, tid=1 + i % 2, mode=KERNEL)
         self.record(2, self.pack("QQ", 100, 3) + self.trailer(40)).record(68, b"")
+        self.deferred(41, 7, (USER_MARK, 0x400300))
         return bytes(self)
 
     def string(self, text: str) -> bytes:

@@ -3,7 +3,9 @@
 
 import re
 import resource
+import shutil
 import struct
+import subprocess
 from collections import Counter
 
 import numpy as np
@@ -11,7 +13,9 @@ import pytest
 import zstandard
 
 from perf_files import (
+    CALLCHAIN,
     CORPUS,
+    DEFERRED_MARK,
     ID,
     IP,
     KERNEL,
@@ -25,7 +29,7 @@ from perf_files import (
     manifest,
 )
 from rxbook import RxbookError, profile
-from rxbook.profile import perfdata
+from rxbook.profile import deferred, perfdata
 
 BY_COUNT_ALONE = {"perf.data.piped.header_features_aligned-6.12"}
 """perf 6.1 names the event otherwise than the file does."""
@@ -170,6 +174,70 @@ def test_records_need_not_be_aligned(written):
     assert (found, data.warnings) == ({"cpu-clock": 2}, [])
 
 
+# --- folders
+
+
+def folder_of(path, recording, parts):
+    """What perf record --threads writes: the recording, and a file of records for each part."""
+    path.mkdir()
+    (path / "data").write_bytes(bytes(recording))
+    for number, part in parts.items():
+        (path / f"data.{number}").write_bytes(b"".join(part.records))
+    return path
+
+
+def test_a_folder_is_read_as_one_recording_in_the_order_of_time(tmp_path):
+    parts = {
+        0: Recording().sample(5, 1, tid=7).sample(25, 1, tid=7),
+        2: Recording().comm(10, 7, "later").sample(6, 2, tid=7),
+        10: Recording(),
+    }
+    path = folder_of(tmp_path / "perf.data", Recording().comm(1, 7, "early"), parts)
+    found = profile.load(path)
+    assert found.functions.groupby("comm")["samples"].sum().to_dict() == {"early": 2, "later": 1}
+    assert (found.source, found.warnings) == ("perf.data (perf.data)", ())
+    (path / "data.2").write_bytes((path / "data.2").read_bytes()[:-8])
+    assert ["data.2: offset" in said for said in profile.load(path).warnings] == [True]
+
+
+def test_a_folder_has_kallsyms_of_its_own(tmp_path):
+    start = 0xFFFFFFFF81000000
+    recording = Recording().mmap(0, -1, start, 1 << 24, "[kernel.kallsyms]_text", start, KERNEL)
+    path = folder_of(tmp_path / "perf.data", recording.sample(1, start + 0x12, mode=KERNEL), {})
+    (path / "kcore_dir").mkdir()
+    kallsyms(tmp_path).rename(path / "kcore_dir" / "kallsyms")
+    assert profile.load(path).functions["symbol"].tolist() == ["inner"]
+
+
+@pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
+def test_a_real_folder_of_perf_threads_is_counted_as_perf_does(tmp_path):
+    path = tmp_path / "perf.data"
+    command = [
+        "perf",
+        "record",
+        "-q",
+        "--threads",
+        "-a",
+        "-e",
+        "cpu-clock",
+        "-o",
+        str(path),
+        "--",
+        "sleep",
+        "0.5",
+    ]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("perf record --threads does not work here")
+    said = subprocess.run(
+        ["perf", "report", "-i", str(path), "--stdio", "-g", "none", "-s", "comm", "-F", "sample,comm", "-t", ";"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    rows = [line.split(";") for line in said.splitlines() if line and line[0] != "#"]
+    found = profile.load(path).functions.groupby("comm")["samples"].sum()
+    assert len(list(path.glob("data.*"))) > 1
+    assert found.to_dict() == {comm.strip(): int(samples) for samples, comm in rows}
+
+
 # --- what samples hold
 
 
@@ -203,6 +271,19 @@ def test_group_reads_are_samples_of_each_event(written):
     assert (events["instructions"].samples, events["instructions"].period) == (2, 90)
 
 
+def test_each_event_of_a_group_read_has_room_for_its_chain(written):
+    number = 300
+    recording = Recording(
+        sample_type=IP | TID | TIME | ID | READ | CALLCHAIN, read_format=8 | 4, events=((1, 0),) * number
+    )
+    values = [word for event in range(number) for word in (7, 100 + event)]
+    read = recording.pack(f"Q{2 * number}Q", number, *values)
+    chain = (USER_MARK, *range(0x1000, 0x1000 + 3000))
+    counts = perfdata.read(written(recording.sample(1, 0x1000, chain, read=read))).count(chains=True)
+    assert (len(counts.samples), len(counts.chain)) == (number, number * 3000)
+    assert (counts.ip[counts.chain].reshape(number, -1) == np.arange(0x1000, 0x1000 + 3000)).all()
+
+
 def test_context_markers_are_no_callers(written):
     chain = (KERNEL_MARK, 0xFFFFFFFF81000010, USER_MARK, 0x400100)
     data = perfdata.read(written(Recording().sample(1, 0xFFFFFFFF81000010, chain, mode=KERNEL)))
@@ -216,6 +297,40 @@ def test_a_chain_with_an_unknown_marker_is_none(written):
     data = perfdata.read(written(Recording().sample(1, 5, ((1 << 64) - 77, 6, 7))))
     counts = data.count(chains=True)
     assert (counts.samples.sum(), len(counts.chain)) == (1, 0)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("compress", [False, True])
+def test_chains_recorded_apart_are_joined_by_cookie_and_thread(written, order, compress):
+    recording = Recording(order, compress=compress)
+    for time, (cookie, tid) in enumerate([(5, 1), (6, 2), (5, 1), (6, 1), (8, 1)]):
+        chain = (KERNEL_MARK, 0xFFFFFFFF81000010, DEFERRED_MARK, cookie)
+        recording.sample(time, 0xFFFFFFFF81000010, chain, tid=tid, mode=KERNEL)
+    recording.deferred(10, 6, (USER_MARK, 0x400100, 0x400200), tid=2).deferred(11, 5, (USER_MARK, 0x400300))
+    recording.deferred(12, 8, (USER_MARK, 0x400300))
+    data = perfdata.read(written(recording))
+    counts = data.count(chains=True)
+    found = {
+        tuple(hex(counts.ip[frame]) for frame in counts.chain[start:end][1:]): samples
+        for start, end, samples in zip(
+            counts.offsets, counts.offsets[1:], counts.samples.tolist(), strict=False
+        )
+    }
+    assert found == {("0x400100", "0x400200"): 1, ("0x400300",): 3, (): 1}
+    assert set(counts.mode[counts.leaf]) == {KERNEL}
+    assert data.warnings == [
+        "1 samples wait for a call chain of user space that was not recorded: only their kernel part is shown"
+    ]
+
+
+def test_deferred_chains_that_are_damaged_or_too_many_are_left_out(written, monkeypatch):
+    monkeypatch.setattr(deferred, "MOST_ADDRESSES", 3)
+    recording = Recording().record(22, b"x" * 8).record(22, b"\xff" * 16)
+    for cookie in (1, 2, 3):
+        recording.sample(cookie, 1, (DEFERRED_MARK, cookie))
+        recording.deferred(cookie + 10, cookie, (USER_MARK, 0x400 + cookie // 2))
+    counts = perfdata.read(written(recording)).count(chains=True)
+    assert (counts.samples.tolist(), counts.ip[counts.chain].tolist()) == ([1, 2], [0x400])
 
 
 def test_equal_samples_are_one_group_whatever_their_number(written):
@@ -381,8 +496,20 @@ def test_no_perf_data(tmp_path, content):
         perfdata.read(path)
 
 
+@pytest.mark.parametrize("size", [(1 << 63) + 128, 1 << 40, 0, 79])
+def test_an_attribute_size_that_cannot_be_is_said(written, size):
+    whole = bytearray(bytes(Recording().sample(1, 1)))
+    struct.pack_into("<Q", whole, 16, size)
+    data, found = counted(written(whole))
+    assert not found
+    assert data.warnings[0].startswith(f"the header gives {size} bytes per event")
+
+
 def test_no_file(tmp_path):
     with pytest.raises(RxbookError, match="cannot read absent"):
         profile.load(tmp_path / "absent")
-    with pytest.raises(RxbookError, match="is a folder"):
+    with pytest.raises(RxbookError, match="is a folder without a recording"):
+        profile.load(tmp_path)
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(RxbookError, match=r"is not a perf\.data"):
         profile.load(tmp_path)

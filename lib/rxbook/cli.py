@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -91,13 +92,18 @@ def perf(
     folded: Annotated[bool, typer.Option(help="stacks for flame-graph viewers, of one perf.data")] = False,
 ) -> None:
     """Print the functions of a profile with intervals; of two files, before and after, the differences."""
-    from rxbook.profile import export, show
-
+    gc.disable()  # the command is short, and keeps what it makes
+    # numpy's threads take 0.1 s to start, and have no work here
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if folded:
+        from rxbook.profile import export
+
         if len(files) != 1:
             raise RxbookError(f"--folded takes one file, not {len(files)}")
         print("\n".join(export.folded(files[0], event, kallsyms)))
         return
+    from rxbook.profile import show
+
     print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
 
 

@@ -174,11 +174,11 @@ def _write_page(path: Path) -> None:
 def _conclude(path: Path, notebook: str) -> None:
     from rxbook import render, report
 
-    read = sorted(path.glob("tables/*.txt")) if not (path / "plan.json").exists() else []
+    read = sorted(path.glob("tables/*.txt")) if not runs.is_run(path) else []
     for file in read:  # of inputs: nothing was measured
         print("\n" + file.read_text())
     if not read:
-        run = runs.load(path) if (path / "plan.json").exists() else runs.recorded(notebook)
+        run = runs.load(path) if runs.is_run(path) else runs.recorded(notebook)
         for name in report.SHOWN[notebook]:
             table = report.table_of(run, name)
             if table:

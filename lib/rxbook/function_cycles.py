@@ -49,12 +49,12 @@ def comparison(before: Sequence[str], after: Sequence[str], shown: Plan) -> dict
     """
     sides = {name: [found(given) for given in side] for name, side in (("before", before), ("after", after))}
     sides = {name: paths for name, paths in sides.items() if paths}
-    folders = [path for paths in sides.values() for path in paths if path.is_dir()]
+    folders = [path for paths in sides.values() for path in paths if runs.is_run(path)]
     if not sides or "before" not in sides:
         raise RxbookError("before is empty: name a run folder, or files of perf.data or of what perf printed")
     if not folders:
         return {"functions_1": _of_files(sides, shown)}
-    if any(len(paths) != 1 or not paths[0].is_dir() for paths in sides.values()):
+    if any(len(paths) != 1 or not runs.is_run(paths[0]) for paths in sides.values()):
         raise RxbookError(
             f"{folders[0].name} is a run folder: name one run each as before and after, or files only"
         )

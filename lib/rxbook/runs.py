@@ -87,6 +87,11 @@ def find(run: str, folder: Path = RUNS) -> Path:
     return Path(run) if Path(run).is_dir() else folder / Path(run).name
 
 
+def is_run(path: Path) -> bool:
+    """Whether this is a run's folder."""
+    return (path / "plan.json").exists()
+
+
 def status(path: Path) -> str:
     """finished, running, or interrupted."""
     if (path / "run.json").exists():
@@ -199,7 +204,7 @@ class Folder:
         Raises RxbookError where the folder cannot be made.
         """
         make_folder(path)
-        if (path / "plan.json").exists():
+        if is_run(path):
             raise RxbookError(f"{path} holds a run already: choose another run_name")
         write_json(path / "host.json", provenance.host())
         record = {

@@ -37,7 +37,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import special
+import scipy  # loads scipy.special where it is used: a table of one profile needs none
 
 from rxbook import RxbookError
 from rxbook.plan import MIN_BLOCKS, Cell
@@ -189,7 +189,7 @@ def _drift(logs: np.ndarray) -> tuple[float, float, int]:
 
 
 def _limits(centre: float, error: float, degrees: float) -> tuple[float, float, float]:
-    reach = special.stdtrit(degrees, 0.975) * error if degrees else np.nan
+    reach = scipy.special.stdtrit(degrees, 0.975) * error if degrees else np.nan
     return float(np.exp(centre)), float(np.exp(centre - reach)), float(np.exp(centre + reach))
 
 
@@ -285,7 +285,7 @@ def _comparison(found: tuple[float, float, float], n: int, paired: bool, bound: 
     centre, error, degrees = found
     p_value = np.nan
     if degrees:
-        p_value = 2 * special.stdtr(degrees, -abs(centre) / error) if error else float(centre == 0)
+        p_value = 2 * scipy.special.stdtr(degrees, -abs(centre) / error) if error else float(centre == 0)
     return Comparison(*_limits(centre, error, degrees), n, float(p_value), paired, bound)
 
 

@@ -109,7 +109,7 @@ def _measure(path: Path, plan: Plan, notebook: str) -> Run:
     cells = plan.cells(facts.kernel_release())
     if plan.blocks < MIN_BLOCKS:
         print(f"blocks={plan.blocks}: below {MIN_BLOCKS} an interval says little", file=sys.stderr)
-    if (path / "plan.json").exists():
+    if runs.is_run(path):
         folder = Folder.resume(path, plan)
     else:
         seed = secrets.randbelow(2**32) if plan.seed is None else plan.seed

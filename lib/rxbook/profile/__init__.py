@@ -53,8 +53,8 @@ def load(
     kallsyms: str | os.PathLike[str] | None = None,
     debug: Sequence[str | os.PathLike[str]] = (),
 ) -> Profile:
-    """The profile in a file: perf.data, what a scrubbed run keeps of one, or the text of perf report, top, script,
-    diff or stat.
+    """The profile in a file: perf.data (also as a folder), what a scrubbed run keeps of one, or the text of perf
+    report, top, script, diff or stat.
 
     children: also sum the call chains of perf.data, which takes longer. kallsyms: a copy of /proc/kallsyms from the
     recorded machine; without it, the file `kallsyms` beside a perf.data is taken, else what perf kept. debug: files
@@ -78,11 +78,26 @@ def load(
     return (saved if words.startswith(saved.HEAD) else text).parse(words, path.name)
 
 
+def first_file(path: Path) -> Path:
+    """Where a recording begins: in the folder that perf record --threads or --kcore makes, else in the file itself.
+
+    The name in the folder is perf's (tools/perf/util/data.c); perf 5.1 to 5.3 had another. RxbookError where there
+    is none.
+    """
+    if not path.is_dir():
+        return path
+    found = next((path / name for name in ("data", "header") if (path / name).is_file()), None)
+    if found is None:
+        raise RxbookError(
+            f"{path.name} is a folder without a recording: give a perf.data or what perf printed"
+        )
+    return found
+
+
 def _is_perf_data(path: Path) -> bool:
-    if path.is_dir():
-        raise RxbookError(f"{path.name} is a folder: give a perf.data file or what perf printed")
+    first = first_file(path)
     try:
-        with open(path, "rb") as file:
-            return file.read(8) in (b"PERFILE2", b"2ELIFREP", b"PERFFILE", b"ELIFFREP")
+        with open(first, "rb") as file:
+            return first != path or file.read(8) in (b"PERFILE2", b"2ELIFREP", b"PERFFILE", b"ELIFFREP")
     except OSError as error:
         raise RxbookError(f"cannot read {path.name}: {error.strerror}") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rxbook.profile import headers, walk
+from rxbook.profile.deferred import Deferred
 from rxbook.profile.headers import Event
 from rxbook.profile.spaces import Timeline
 from rxbook.profile.stream import Run
@@ -23,6 +24,7 @@ class Plan:
     chains: bool
     comms: Timeline
     states: Timeline
+    deferred: Deferred
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Folder:
                 self._layout, self._ids, self._id_events, self._last_values,
                 plan.comms.keys, plan.comms.times, plan.comms.values,
                 plan.states.keys, plan.states.times, plan.states.values,
+                plan.deferred.cookies, plan.deferred.parts, plan.deferred.addresses,
                 self._frame_table, self._frames, self._group_table, self._groups, self._chains,
                 self._state, self._caches,
             )  # fmt: skip
@@ -124,7 +127,8 @@ class Folder:
             said.append(f"{unknown} samples belong to no event that the file names and are not counted")
         if deferred:
             said.append(
-                f"{deferred} call chains of user space were recorded apart: only their kernel part is shown"
+                f"{deferred} samples wait for a call chain of user space that was not recorded: only their kernel "
+                "part is shown"
             )
         return said
 

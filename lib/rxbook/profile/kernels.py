@@ -48,6 +48,9 @@ from rxbook.profile.walk import (
     LEAF,
     LONGEST_CHAIN,
     OTHER_TYPE,
+    PART_AT,
+    PART_LENGTH,
+    PART_TID,
     PERIOD,
     PERIOD_AT,
     PLACE,
@@ -243,18 +246,26 @@ def _context_mode(ip):
     return 0
 
 
+@njit(error_model="numpy", forceinline=True)
+def _part_of(cookies, parts, cookie, tid):
+    """Row in parts of the deferred chain with this cookie, -1 where the thread has none."""
+    row = _id_index(cookies, cookie)
+    return row if row >= 0 and (tid < 0 or parts[row, PART_TID] < 0 or parts[row, PART_TID] == tid) else -1
+
+
 @njit(error_model="numpy")
-def _keep_chain(data, at, length, swap, kernel_space, user_space, table, frames, chains, state):
-    """Append a call chain's frames, without its context markers; return how many."""
+def _keep_chain(
+    data, at, length, swap, deferred, part_at, part_length, kernel_space, user_space, table, frames, chains, state
+):  # fmt: skip
+    """Append a call chain's frames and those of its deferred part, without context markers; return how many."""
     start = state[CHAINS_USED]
     used = start
     mode = 2
-    for i in range(length):
-        ip = _u64(data, at + 8 * i, swap)
+    for i in range(length + part_length):
+        if i == length:
+            mode = 2
+        ip = _u64(data, at + 8 * i, swap) if i < length else deferred[part_at + i - length]
         if ip >= np.uint64(_CONTEXT_MAX):
-            if ip == np.uint64(_DEFERRED_CONTEXT):  # a cookie follows, no address
-                state[DEFERRED] += 1
-                break
             mode = _context_mode(ip)
             if mode == 0:  # perf, too, takes none of such a chain
                 return 0
@@ -293,6 +304,7 @@ def fold(
     data, start, end, base, swap, ordered, with_chains,
     layout, ids, id_events, last_values,
     comm_keys, comm_times, comm_values, space_keys, space_times, space_values,
+    cookies, parts, deferred,
     frame_table, frames, group_table, groups, chains, state, caches,
 ):  # fmt: skip
     """Count the samples among the records from start to end, which scan() has found to be whole.
@@ -300,6 +312,7 @@ def fold(
     base: what to add to an offset to get the time where there is none (ordered false).
     layout: a row per event; ids: sorted, with id_events and last_values (of PERF_SAMPLE_READ) beside them.
     comm_* and space_*: timelines by thread and by process, see _state_at.
+    cookies, parts, deferred: see deferred.Deferred.
 
     One long function, as it is a third slower when its steps are functions of their own.
     """
@@ -315,14 +328,11 @@ def fold(
             at += size
             continue
         # Room for this sample, however long its chain?
-        if state[COUNT] + LONGEST_CHAIN + 1 > len(frames):
+        if state[COUNT] + 2 * LONGEST_CHAIN + 1 > len(frames):
             reason = FRAMES_FULL
             break
         if state[GROUPS_USED] + LONGEST_CHAIN > len(groups):
             reason = GROUPS_FULL
-            break
-        if with_chains and state[CHAINS_USED] + LONGEST_CHAIN > len(chains):
-            reason = CHAINS_FULL
             break
 
         # Whose sample is it? The id 0 is that of perf's own.
@@ -402,11 +412,31 @@ def fold(
             user_space = _state_at(space_keys, space_times, space_values, pid, time, space_cache)
         own_space = kernel_space if mode == 1 else user_space
         hashed = _NO_CHAIN
+        part_at = np.int64(0)
+        part_length = np.int64(0)
+        missing = False
         if with_chains and length > 0:
+            if length > 1 and _u64(data, chain_at + 8 * length - 16, swap) == np.uint64(_DEFERRED_CONTEXT):
+                part = _part_of(cookies, parts, _u64(data, chain_at + 8 * length - 8, swap), tid)
+                missing = part < 0
+                if part >= 0:
+                    part_at = parts[part, PART_AT]
+                    part_length = parts[part, PART_LENGTH]
+                length -= 2
             hashed = _chain_hash(data, chain_at, length, swap)
+            hashed = _mix(hashed, np.uint64(part_length << 32 | part_at))
             hashed = _mix(_mix(hashed, np.uint64(kernel_space)), np.uint64(user_space))
         hashed = _mix(_mix(hashed, ip), np.uint64(mode) << np.uint64(48) ^ np.uint64(own_space + 1))
         hashed = _mix(_mix(hashed, np.uint64(comm)), np.uint64(cpu + 1))
+
+        # Each event that the sample counts for keeps a chain.
+        if with_chains:
+            kept = min(max(values, 1), len(layout)) * (length + part_length)
+            if state[CHAINS_USED] + kept > len(chains):
+                at = sample
+                reason = CHAINS_FULL
+                break
+            state[DEFERRED] += missing
 
         # A group that is read as one is a sample of each of its events, whose period is what it counted since.
         group_read = read_format >= 0 and read_format & 8
@@ -440,19 +470,11 @@ def fold(
                 groups[number, LEAF] = _frame(frame_table, frames, state, mode, own_space, ip)
                 groups[number, CHAIN_START] = state[CHAINS_USED]
                 groups[number, CHAIN_LENGTH] = 0
-                if with_chains and length > 0:
+                if with_chains:
                     groups[number, CHAIN_LENGTH] = _keep_chain(
-                        data,
-                        chain_at,
-                        length,
-                        swap,
-                        kernel_space,
-                        user_space,
-                        frame_table,
-                        frames,
-                        chains,
-                        state,
-                    )
+                        data, chain_at, length, swap, deferred, part_at, part_length,
+                        kernel_space, user_space, frame_table, frames, chains, state,
+                    )  # fmt: skip
                 groups[number, SAMPLES] = 0
                 groups[number, PERIOD] = 0
             groups[number, SAMPLES] += 1
@@ -503,6 +525,7 @@ def _fold(
     ids, ids_n, id_events, id_events_n, last_values, last_values_n,
     comm_keys, comm_keys_n, comm_times, comm_times_n, comm_values, comm_values_n,
     space_keys, space_keys_n, space_times, space_times_n, space_values, space_values_n,
+    cookies, cookies_n, parts, parts_n, deferred, deferred_n,
     frame_table, frame_table_n, frames, frames_n, group_table, group_table_n, groups, groups_n,
     chains, chains_n, state, state_n, caches, caches_n,
 ):  # fmt: skip
@@ -511,7 +534,9 @@ def _fold(
         carray(layout, (layout_n, FIELDS)), carray(ids, ids_n), carray(id_events, id_events_n),
         carray(last_values, last_values_n), carray(comm_keys, comm_keys_n), carray(comm_times, comm_times_n),
         carray(comm_values, comm_values_n), carray(space_keys, space_keys_n), carray(space_times, space_times_n),
-        carray(space_values, space_values_n), carray(frame_table, frame_table_n), carray(frames, (frames_n, 2)),
+        carray(space_values, space_values_n),
+        carray(cookies, cookies_n), carray(parts, (parts_n, 3)), carray(deferred, deferred_n),
+        carray(frame_table, frame_table_n), carray(frames, (frames_n, 2)),
         carray(group_table, group_table_n), carray(groups, (groups_n, 8)),
         carray(chains, chains_n), carray(state, state_n), carray(caches, caches_n),
     )  # fmt: skip
@@ -535,37 +560,14 @@ def _signature(*arguments: Any) -> Any:
     return types.int64(*flat)
 
 
+_FOLD = _signature(
+    _U1, _N, _N, _N, _N, _N, _N, _I8, _U8, _I8, _U8, _I8, _U8, _I8, _I8, _U8, _I8,
+    _U8, _I8, _U8, _I4, _U8, _I4, _I8, _I4, _I8, _U8,
+)  # fmt: skip
+
 ENTRIES: dict[str, tuple[Callable[..., int], Any]] = {
     "scan": (_scan, _signature(_U1, _N, _N, _N, _N, _U1, _I8, _I8, _I8)),
-    "fold": (
-        _fold,
-        _signature(
-            _U1,
-            _N,
-            _N,
-            _N,
-            _N,
-            _N,
-            _N,
-            _I8,
-            _U8,
-            _I8,
-            _U8,
-            _I8,
-            _U8,
-            _I8,
-            _I8,
-            _U8,
-            _I8,
-            _I4,
-            _U8,
-            _I4,
-            _I8,
-            _I4,
-            _I8,
-            _U8,
-        ),
-    ),
+    "fold": (_fold, _FOLD),
     "refill_frames": (_refill_frames, _signature(_I4, _U8, _N)),
     "refill_groups": (_refill_groups, _signature(_I4, _I8, _N)),
 }

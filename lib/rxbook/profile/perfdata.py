@@ -3,6 +3,7 @@
 
 read() takes in everything but the samples: events, threads, mappings, headers. PerfData.count() then counts the
 samples, equal ones together. A file that is damaged is read as far as it is sound; warnings say where and why.
+A folder (perf record --threads) holds one such file, "data", and beside it "data.0", ..., of records alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rxbook import RxbookError
-from rxbook.profile import headers, records, spaces
+from rxbook.profile import first_file, headers, records, spaces
+from rxbook.profile.deferred import Deferred, collect
 from rxbook.profile.folding import Counts, Folder, Plan
 from rxbook.profile.headers import Event, Headers
 from rxbook.profile.stream import Run, Stream
@@ -44,7 +46,7 @@ class PerfData:
     throttled: int
     warnings: list[str]
     ordered: bool
-    _stream: Stream = field(repr=False)
+    _streams: list[Stream] = field(repr=False)
 
     @property
     def lost(self) -> int:
@@ -54,55 +56,78 @@ class PerfData:
     def count(self, chains: bool = False) -> Counts:
         """Count equal samples together; with chains, also by call chain."""
         comm_names, comm_line = spaces.comms(self.side_band)
-        plan = Plan(self.events, self.endian, self.ordered, chains, comm_line, spaces.states(self.side_band))
+        waiting = chains and self.events and self.record_counts.get(records.CALLCHAIN_DEFERRED)
+        deferred = self._deferred() if waiting else Deferred()
+        states = spaces.states(self.side_band)
+        plan = Plan(self.events, self.endian, self.ordered, chains, comm_line, states, deferred)
         folder = Folder(plan, comm_names)
         if self.events:
-            for run in self._stream.again():
-                folder.take(run)
+            for stream in self._streams:
+                for run in stream.again():
+                    folder.take(run)
         counts = folder.counts()
         self.warnings += [said for said in counts.warnings if said not in self.warnings]
         return counts
 
+    def _deferred(self) -> Deferred:
+        event = self.events[0]
+        told = event.sample_id_all and bool(event.sample_type & headers.TID)
+        runs = (run for stream in self._streams for run in stream.noting(records.CALLCHAIN_DEFERRED))
+        return collect(runs, self.endian, told)
+
 
 def read(path: str | os.PathLike[str]) -> PerfData:
-    """Read a perf.data file. RxbookError where it cannot be opened or is none."""
+    """Read a perf.data file, or the folder that perf made of it. RxbookError where it cannot be opened or is none."""
     path = Path(path)
     try:
-        if path.is_dir():
-            raise RxbookError(
-                f"{path.name} is a folder (perf record --threads): rxbook reads perf.data files"
-            )
-        with open(path, "rb") as file:
+        first = first_file(path)
+        with open(first, "rb") as file:
             start = file.read(headers.FILE_HEADER)
-        return _Reader(path, start, path.stat().st_size).read()
+        return _Reader(path, first, start).read()
     except OSError as error:
         raise RxbookError(f"cannot read {path.name}: {error.strerror}") from error
 
 
+def _other_files(path: Path) -> list[Path]:
+    """The files of a folder that hold records alone, by number."""
+    found = [file for file in path.glob("data.*") if file.suffix[1:].isdecimal() and file.stat().st_size]
+    return sorted(found, key=lambda file: int(file.suffix[1:]))
+
+
 class _Reader:
-    def __init__(self, path: Path, start: bytes, size: int) -> None:
-        self._path, self._size = path, size
-        self._header = headers.file_header(start, size, path.name)
+    def __init__(self, path: Path, first: Path, start: bytes) -> None:
+        self._path, self._first, self._size = path, first, first.stat().st_size
+        self._header = headers.file_header(start, self._size, path.name)
         self._endian = self._header.endian
         self._headers = Headers()
         self._side_band: spaces.SideBand = []
         self._lost_records = self._lost_samples = 0
         self._warnings: list[str] = []
         self._more_warnings = 0
+        self._within = ""
 
     def read(self) -> PerfData:
         section = self._section()
         if not self._header.pipe:
             self._headers.events = headers.file_events(self._at, self._header, self._warn)
-        stream = Stream(str(self._path), self._endian, *section, self._warn)
-        for run in stream.runs():
-            self._take(run)
+        streams = [self._all_of(self._first, *section)]
         if not self._header.pipe and self._header.data.size:
             for feature, data in headers.file_features(self._at, self._header, section[1], self._warn):
                 self._feature(feature, data, section[1])
-        return self._result(stream)
+        for other in _other_files(self._path):
+            self._within = f"{other.name}: "
+            streams.append(self._all_of(other, 0, other.stat().st_size))
+        self._within = ""
+        return self._result(streams)
 
-    def _result(self, stream: Stream) -> PerfData:
+    def _all_of(self, file: Path, start: int, end: int) -> Stream:
+        """Take in the records of one file."""
+        stream = Stream(str(file), self._endian, start, end, self._warn)
+        for run in stream.runs():
+            self._take(run)
+        return stream
+
+    def _result(self, streams: list[Stream]) -> PerfData:
         events = self._headers.events
         if not events and not self._warnings:
             self._warn("the file names no event")
@@ -111,10 +136,15 @@ class _Reader:
         ordered = bool(events) and events[0].sample_id_all and bool(events[0].sample_type & headers.TIME)
         if ordered:
             self._side_band.sort(key=lambda entry: entry[0])
-        numbers = {kind: int(number) for kind, number in enumerate(stream.counts) if number}
+        elif len(streams) > 1:
+            self._warn(
+                "records carry no times and lie in several files: names of threads and files can be wrong"
+            )
+        counts = sum(stream.counts for stream in streams)
+        numbers = {kind: int(number) for kind, number in enumerate(counts) if number}
         return PerfData(
             self._path, self._endian, events, self._headers.facts, self._headers.build_ids, self._side_band, numbers,
-            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered, stream,
+            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered, streams,
         )  # fmt: skip
 
     def _section(self) -> tuple[int, int]:
@@ -134,7 +164,7 @@ class _Reader:
 
     def _warn(self, said: str) -> None:
         if len(self._warnings) < MOST_WARNINGS:
-            self._warnings.append(said)
+            self._warnings.append(self._within + said)
         else:
             self._more_warnings += 1
 
@@ -142,7 +172,7 @@ class _Reader:
         """Up to size bytes of the file."""
         if offset >= self._size or size <= 0:
             return b""
-        with open(self._path, "rb") as file:
+        with open(self._first, "rb") as file:
             file.seek(offset)
             return file.read(min(size, self._size - offset))
 

@@ -30,12 +30,14 @@ A single recording has counts alone: how far another would differ, it cannot say
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
-from scipy import special
+import scipy
 
 from rxbook.statistics import Interval
 
-Z = float(special.ndtri(0.975))
+Z = NormalDist().inv_cdf(0.975)
 UNKNOWN = Interval(np.nan, np.nan, np.nan, 0)
 
 
@@ -60,7 +62,9 @@ def share_interval(samples: np.ndarray, totals: np.ndarray, shares: np.ndarray) 
     elif len(shares) > 1:
         low = high = centre
     reach = (
-        special.stdtrit(len(shares) - 1, 0.975) * np.sqrt(between / len(shares)) if len(shares) > 1 else 0.0
+        scipy.special.stdtrit(len(shares) - 1, 0.975) * np.sqrt(between / len(shares))
+        if len(shares) > 1
+        else 0.0
     )
     low, high = centre - np.hypot(centre - low, reach), centre + np.hypot(high - centre, reach)
     known = int(samples.sum()) if counted else 0

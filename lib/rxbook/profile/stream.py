@@ -34,9 +34,15 @@ class Run:
 
 
 class Stream:
-    """The records of one file. Damage ends the stream with a warning; what came before it stands."""
+    """The records of one file. Damage ends the stream with a warning; what came before it stands.
 
-    def __init__(self, path: str, endian: str, start: int, end: int, warn: Callable[[str], object]) -> None:
+    noted: types of the records whose places its runs give.
+    """
+
+    def __init__(
+        self, path: str, endian: str, start: int, end: int, warn: Callable[[str], object],
+        noted: tuple[int, ...] = READ_TYPES,
+    ) -> None:  # fmt: skip
         self._path = path
         with open(path, "rb") as file:
             self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -49,13 +55,14 @@ class Stream:
         self._unpacked = 0
         self._kept: list[Run] = []
         self._compressed = False
+        self._actions, self._inner_actions = _actions(noted, DATA_FOLLOWS), _actions(noted, ())
 
     def runs(self) -> Iterator[Run]:
         """All runs, in order."""
         at = self._start
         decompressor = Decompressor()
         while at < self._end:
-            reason, run = self._scan(self._data, at, self._end, min(at + WINDOW, self._end), _ACTIONS)
+            reason, run = self._scan(self._data, at, self._end, min(at + WINDOW, self._end), self._actions)
             self._kept.append(replace(run, found=[]))
             yield run
             self._forget(at, run.end)
@@ -79,12 +86,15 @@ class Stream:
     def again(self) -> Iterator[Run]:
         """The runs once more after runs() is through, without what is to be read in them."""
         if self._compressed:
-            once_more = Stream(self._path, self._endian, self._start, self._end, lambda _: None)
-            yield from once_more.runs()
+            yield from self.noting()
             return
         for run in self._kept:
             yield run
             self._forget(run.start, run.end)
+
+    def noting(self, *types: int) -> Iterator[Run]:
+        """The runs once more, with the places of the records of these types."""
+        yield from Stream(self._path, self._endian, self._start, self._end, lambda _: None, types).runs()
 
     def _scan(self, data: np.ndarray, at: int, end: int, stop: int, actions: np.ndarray) -> tuple[int, Run]:
         swap = self._endian == ">"
@@ -97,8 +107,11 @@ class Stream:
         try:
             first, last = payload_range(self._file[at : at + 16], kind, at, size, self._endian)
             for data in decompressor.records(memoryview(self._file)[first:last]):
-                reason, run = self._scan(data, 0, len(data), len(data), _INNER_ACTIONS)
-                yield Run(data, 0, run.end, self._unpacked + at, run.found)
+                reason, start = walk.FOUND_FULL, 0
+                while reason == walk.FOUND_FULL:
+                    reason, run = self._scan(data, start, len(data), len(data), self._inner_actions)
+                    yield Run(data, start, run.end, self._unpacked + at, run.found)
+                    start = run.end
                 self._unpacked += len(data)
                 if reason == walk.BAD_SIZE:
                     self._warn(f"offset {at:#x}: the compressed record holds no records: reading ends here")
@@ -136,12 +149,8 @@ class Stream:
             self._file.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def _actions(stop: tuple[int, ...]) -> np.ndarray:
+def _actions(noted: tuple[int, ...], stop: tuple[int, ...]) -> np.ndarray:
     actions = np.zeros(walk.OTHER_TYPE + 1, np.uint8)
-    actions[list(READ_TYPES)] = 1
+    actions[list(noted)] = 1
     actions[list(stop)] = 2
     return actions
-
-
-_ACTIONS = _actions(DATA_FOLLOWS)
-_INNER_ACTIONS = _actions(())

@@ -52,11 +52,12 @@ def resolve(
     """Name the frames. RxbookError where kallsyms is given and cannot be read.
 
     kallsyms: a copy of /proc/kallsyms from the recorded machine; without it, the file `kallsyms` beside the
-    recording is taken where there is one. debug: is matched with what was recorded, and names what nothing else does.
+    recording is taken where there is one, or that which perf record --kcore kept. debug: is matched with what was
+    recorded, and names what nothing else does.
     """
-    beside = data.path.with_name("kallsyms")
-    if kallsyms is None and beside.is_file():
-        kallsyms = beside
+    beside = (data.path.with_name("kallsyms"), data.path / "kcore_dir" / "kallsyms")
+    if kallsyms is None:
+        kallsyms = next(filter(Path.is_file, beside), None)
     if kallsyms is not None and _read(Path(kallsyms)) is None:
         raise RxbookError(
             f"cannot read kallsyms {kallsyms}: give a copy of /proc/kallsyms of the recorded machine"

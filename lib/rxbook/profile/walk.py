@@ -26,6 +26,9 @@ ID_AT, IP_AT, TID_AT, TIME_AT, CPU_AT, PERIOD_AT, FIXED, READ_FORMAT, CHAIN, DEF
 PLACE, COMM, LEAF, CHAIN_START, CHAIN_LENGTH, SAMPLES, PERIOD, HASH = range(8)
 """Columns of the groups of equal samples. PLACE: the event in the upper 32 bits, the CPU + 1 in the lower."""
 
+PART_TID, PART_AT, PART_LENGTH = range(3)
+"""Columns of the deferred parts of call chains, see deferred.py."""
+
 POSITION, COUNT, USED, BAD, UNKNOWN, FIRST_BAD, DEFERRED = range(7)
 """Places in fold()'s state: where it is, how many frames, groups and chain entries there are; what was wrong.
 
