@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,14 @@ import zstandard
 
 from rxbook.profile import walk
 from rxbook.profile.compressed import Decompressor, payload_range
-from rxbook.profile.records import AUXTRACE, COMPRESSED, COMPRESSED2, DATA_FOLLOWS, READ_TYPES
+from rxbook.profile.records import (
+    AUXTRACE,
+    COMPRESSED,
+    COMPRESSED2,
+    DATA_FOLLOWS,
+    HEADER_TRACING_DATA,
+    READ_TYPES,
+)
 
 WINDOW = 1 << 21
 """Bytes walked at a time: so much of the file is in memory at once."""
@@ -21,7 +28,7 @@ WINDOW = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records from start to end of data, and the offsets in it of those to be read (records.READ_TYPES).
+    """Records from start to end of data, and the offsets in it of those to be read.
 
     base + an offset is a position that grows along the stream: in a file that is not compressed, the file's offset.
     """
@@ -34,9 +41,15 @@ class Run:
 
 
 class Stream:
-    """The records of one file. Damage ends the stream with a warning; what came before it stands."""
+    """The records of one file. Damage ends the stream with a warning; what came before it stands.
 
-    def __init__(self, path: str, endian: str, start: int, end: int, warn: Callable[[str], object]) -> None:
+    read_types: those whose offsets the runs give. What is compressed is given as it was before.
+    """
+
+    def __init__(
+        self, path: str, endian: str, start: int, end: int, warn: Callable[[str], object],
+        read_types: Collection[int] = READ_TYPES,
+    ) -> None:  # fmt: skip
         self._path = path
         with open(path, "rb") as file:
             self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -44,6 +57,9 @@ class Stream:
         self._endian, self._start, self._end, self._warn = endian, start, min(end, len(self._data)), warn
         self.counts = np.zeros(walk.OTHER_TYPE + 1, np.int64)
         """Number of records by type, those from 128 on in the last place; complete once runs() is through."""
+        self.tracing_data = b""
+        """Formats of tracepoints, which stand between the records of a pipe."""
+        self._actions, self._inner_actions = _actions(read_types, DATA_FOLLOWS), _actions(read_types, ())
         self._found = np.zeros(1 << 16, np.int64)
         self._state = np.zeros(2, np.int64)
         self._unpacked = 0
@@ -55,7 +71,7 @@ class Stream:
         at = self._start
         decompressor = Decompressor()
         while at < self._end:
-            reason, run = self._scan(self._data, at, self._end, min(at + WINDOW, self._end), _ACTIONS)
+            reason, run = self._scan(self._data, at, self._end, min(at + WINDOW, self._end), self._actions)
             self._kept.append(replace(run, found=[]))
             yield run
             self._forget(at, run.end)
@@ -79,12 +95,15 @@ class Stream:
     def again(self) -> Iterator[Run]:
         """The runs once more after runs() is through, without what is to be read in them."""
         if self._compressed:
-            once_more = Stream(self._path, self._endian, self._start, self._end, lambda _: None)
-            yield from once_more.runs()
+            yield from self.anew(READ_TYPES).runs()
             return
         for run in self._kept:
             yield run
             self._forget(run.start, run.end)
+
+    def anew(self, read_types: Collection[int]) -> Stream:
+        """The same records from their beginning, without warnings."""
+        return Stream(self._path, self._endian, self._start, self._end, lambda _: None, read_types)
 
     def _scan(self, data: np.ndarray, at: int, end: int, stop: int, actions: np.ndarray) -> tuple[int, Run]:
         swap = self._endian == ">"
@@ -97,7 +116,7 @@ class Stream:
         try:
             first, last = payload_range(self._file[at : at + 16], kind, at, size, self._endian)
             for data in decompressor.records(memoryview(self._file)[first:last]):
-                reason, run = self._scan(data, 0, len(data), len(data), _INNER_ACTIONS)
+                reason, run = self._scan(data, 0, len(data), len(data), self._inner_actions)
                 yield Run(data, 0, run.end, self._unpacked + at, run.found)
                 self._unpacked += len(data)
                 if reason == walk.BAD_SIZE:
@@ -119,6 +138,8 @@ class Stream:
             return 0
         (length,) = struct.unpack_from(f"{self._endian}{form}", self._file, at + 8)
         self.counts[kind] += 1
+        if kind == HEADER_TRACING_DATA:
+            self.tracing_data = self._file[at + size : min(at + size + length, self._end)]
         return length if kind == AUXTRACE else (length + 7) // 8 * 8
 
     def _complain(self, reason: int, at: int) -> None:
@@ -136,12 +157,8 @@ class Stream:
             self._file.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def _actions(stop: tuple[int, ...]) -> np.ndarray:
+def _actions(read: Collection[int], stop: tuple[int, ...]) -> np.ndarray:
     actions = np.zeros(walk.OTHER_TYPE + 1, np.uint8)
-    actions[list(READ_TYPES)] = 1
+    actions[list(read)] = 1
     actions[list(stop)] = 2
     return actions
-
-
-_ACTIONS = _actions(DATA_FOLLOWS)
-_INNER_ACTIONS = _actions(())
