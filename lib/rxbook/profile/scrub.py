@@ -83,13 +83,14 @@ def copy(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> Scrubb
 def advice(target: Path) -> str:
     """What to say of a copy, so that others can read it."""
     return f"""\
-{target} holds no host name, no command line, and of user space no name and no
-path: threads are user-1, ..., files /user/1, ... It keeps the kernel's release,
-symbols and addresses. To name kernel functions on another machine, share with it
-/proc/kallsyms of the recorded one, read as root before its next boot:
+{target}: a copy without host name, command line,
+and names and paths of user space: threads are user-1, ..., files /user/1.
+It keeps kernel release, CPU, kernel symbols, addresses, pids and times.
+To name kernel functions elsewhere, share with it a copy of /proc/kallsyms
+of the recorded machine, read as root before its next boot:
     perf report -i {target.name} --kallsyms kallsyms
     rxbook perf {target.name} --kallsyms kallsyms
-It has symbols and addresses alone; like the copy, it tells where the kernel was
+That file has symbols and addresses alone. Both tell where the kernel was
 placed (KASLR) until that boot."""
 
 
