@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 import simulated_runs
-from rxbook import RxbookError, measure, report, runs
+from perf_files import Recording
+from rxbook import RxbookError, measure, profile, report, runs
 from rxbook.plan import Cell, make_plan
+from rxbook.profile import record
 
 PER_BLOCK = 4
 
@@ -365,13 +367,31 @@ def test_pyperf_compares_two_runs(tmp_path):
 
 def test_a_shared_copy_has_no_names_and_loads(path, tmp_path):
     run = simulated_runs.finished(path)
-    record = json.loads((path / "run.json").read_text()) | {"hostname": "zebra"}
-    runs.write_json(path / "run.json", record)
+    facts = json.loads((path / "run.json").read_text()) | {"hostname": "zebra"}
+    runs.write_json(path / "run.json", facts)
     runs.scrub(path, tmp_path / "new" / "copy")
     copy = runs.load(tmp_path / "new" / "copy")
     assert copy.samples.equals(run.samples) and copy.plan == run.plan and copy.status == "finished"
     text = "".join(file.read_text() for file in copy.path.iterdir())
     assert "zebra" not in text and "argv" not in text and sys.executable not in text
+
+
+def test_a_shared_copy_has_the_profiles_without_names(path, tmp_path):
+    run = simulated_runs.finished(path)
+    profiles = path / "profiles"
+    profiles.mkdir()
+    (profiles / "kallsyms").write_text("ffffffff81000000 T inner\n")
+    (profiles / "cell-01.data").write_bytes(Recording().example())
+    cell = run.plan.cells("6.1")[0].model_dump()
+    (profiles / "cell-01.json").write_text(
+        json.dumps({"cell": cell, "argv": [sys.executable], "counted": {"frames": 7}})
+    )
+    runs.scrub(path, tmp_path / "copy")
+    ((_, data),) = record.recorded(tmp_path / "copy" / "profiles")
+    assert profile.load(data).functions["symbol"].eq("inner").any()
+    about = data.with_suffix(".json").read_text()
+    assert json.loads(about)["counted"] == {"frames": 7} and "argv" not in about
+    assert b"host\0" not in data.read_bytes()
 
 
 def test_only_a_finished_run_is_shared_and_nothing_is_overwritten(path, tmp_path):

@@ -161,6 +161,10 @@ def scrub(path: Path, target: Path) -> None:
         write_json(target / name, {key: value for key, value in record.items() if key in SHARED})
     write_json(target / "host.json", provenance.scrub(json.loads((path / "host.json").read_text())))
     (target / "samples.csv").write_text((path / "samples.csv").read_text())
+    if (path / "profiles").is_dir():
+        from rxbook.profile import record  # the reader of perf.data costs time that other users need not pay
+
+        record.share(path / "profiles", target / "profiles")
 
 
 class Folder:

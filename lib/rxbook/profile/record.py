@@ -17,7 +17,7 @@ from rxbook.plan import Cell
 if TYPE_CHECKING:
     from rxbook.testbeds.veth import Veth
 
-__all__ = ["FREQUENCY", "record_cells", "recorded"]
+__all__ = ["FREQUENCY", "record_cells", "recorded", "share"]
 
 FREQUENCY = 4999
 """Samples per second: off the round numbers at which the kernel's own work comes."""
@@ -82,3 +82,17 @@ def recorded(folder: Path) -> list[tuple[Cell, Path]]:
         if data.exists():
             found.append((Cell(**json.loads(about.read_text())["cell"]), data))
     return found
+
+
+def share(folder: Path, target: Path) -> None:
+    """Copy a run's profiles to a new folder, scrubbed, with kallsyms, without which others cannot name functions."""
+    from rxbook.profile import scrub
+
+    target.mkdir()
+    for cell, data in recorded(folder):
+        counted = json.loads(data.with_suffix(".json").read_text())["counted"]
+        scrub.copy(data, target / data.name)
+        about = {"cell": cell.model_dump(), "counted": counted}
+        (target / data.name).with_suffix(".json").write_text(json.dumps(about) + "\n")
+    if (folder / "kallsyms").exists():
+        shutil.copyfile(folder / "kallsyms", target / "kallsyms")
