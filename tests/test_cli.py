@@ -2,6 +2,7 @@
 """The `rxbook` command: help, and each mistake answered by one line and status 1."""
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 import simulated_runs
 from live import no_other_run
+from perf_files import Recording
 from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
 
@@ -187,6 +189,45 @@ def test_clean_says_when_there_is_nothing_and_touches_no_run(rxbook):
         assert (status, err) == (0, "") and out.startswith("a run is going on: nothing was touched")
     status, out, err = rxbook("clean")
     assert (status, err) == (0, "") and out
+
+
+# --- perf: what is written instead of the table
+
+
+@pytest.fixture
+def perf_data(tmp_path):
+    path = tmp_path / "perf.data"
+    path.write_bytes(Recording().example())
+    return path
+
+
+@pytest.mark.parametrize("form", ["folded", "speedscope", "firefox"])
+def test_an_export_is_on_stdout_and_its_warnings_are_not(rxbook, perf_data, form):
+    status, out, err = rxbook("perf", perf_data, f"--{form}")
+    assert status == 0 and "rxbook: WARNING: 3 samples were lost" in err and "WARNING" not in out
+    if form == "folded":
+        assert out.splitlines()[0].startswith("one;")
+    else:
+        assert json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--folded", "--firefox"], "--firefox does not go with --folded"),
+     (["--speedscope", "--only", "x"], "--only does not go with --speedscope"),
+     (["--firefox", "--top", "20"], "--top does not go with --firefox"),
+     (["--scrub", "copy", "--event", "x"], "--event does not go with --scrub"),
+     (["--folded", "again"], "--folded takes one file, not 2")],
+)  # fmt: skip
+def test_what_an_export_would_not_heed_is_refused(rxbook, perf_data, options, words):
+    assert words in refusal(rxbook("perf", perf_data, *options))
+
+
+def test_a_scrubbed_copy_says_what_to_share_with_it(rxbook, perf_data, tmp_path):
+    status, out, err = rxbook("perf", perf_data, "--scrub", tmp_path / "copy.data")
+    assert status == 0 and err == "" and "--kallsyms" in out and (tmp_path / "copy.data").exists()
+    assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 76
+    assert "exists already" in refusal(rxbook("perf", perf_data, "--scrub", tmp_path / "copy.data"))
 
 
 # --- scrub

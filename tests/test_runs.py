@@ -365,13 +365,14 @@ def test_pyperf_compares_two_runs(tmp_path):
 
 def test_a_shared_copy_has_no_names_and_loads(path, tmp_path):
     run = simulated_runs.finished(path)
-    record = json.loads((path / "run.json").read_text()) | {"hostname": "zebra"}
-    runs.write_json(path / "run.json", record)
+    facts = json.loads((path / "run.json").read_text()) | {"hostname": "zebra"}
+    runs.write_json(path / "run.json", facts)
     runs.scrub(path, tmp_path / "new" / "copy")
     copy = runs.load(tmp_path / "new" / "copy")
     assert copy.samples.equals(run.samples) and copy.plan == run.plan and copy.status == "finished"
     text = "".join(file.read_text() for file in copy.path.iterdir())
     assert "zebra" not in text and "argv" not in text and sys.executable not in text
+
 
 
 def test_only_a_finished_run_is_shared_and_nothing_is_overwritten(path, tmp_path):

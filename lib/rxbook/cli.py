@@ -75,6 +75,7 @@ def clean() -> None:
 
 @app.command()
 def perf(
+    context: typer.Context,
     files: Annotated[
         list[Path], typer.Argument(help="perf.data, or what perf report, top or script printed")
     ],
@@ -82,29 +83,61 @@ def perf(
     only: Annotated[list[str] | None, typer.Option(help="a function, or a pattern such as '*gro*'")] = None,
     by: Annotated[str | None, typer.Option(help="one section for each: dso, comm or cpu")] = None,
     event: Annotated[str | None, typer.Option(help="default: cycles, else time, else the first")] = None,
-    children: Annotated[bool, typer.Option(help="add up call chains, too")] = False,
+    children: Annotated[bool, typer.Option("--children", help="add up call chains, too")] = False,
     kallsyms: Annotated[Path | None, typer.Option(help="/proc/kallsyms of the recorded machine")] = None,
     debug: Annotated[
         list[Path] | None, typer.Option(help="vmlinux or another file with DWARF, for inlined functions")
     ] = None,
     inlined: Annotated[str, typer.Option(help="shown, apart from their callers, or hidden")] = "shown",
     form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
-    folded: Annotated[bool, typer.Option(help="stacks for flame-graph viewers, of one perf.data")] = False,
+    folded: Annotated[bool, typer.Option("--folded", help="stacks for flamegraph.pl and its kin")] = False,
+    speedscope: Annotated[bool, typer.Option("--speedscope", help="JSON for speedscope.app")] = False,
+    firefox: Annotated[bool, typer.Option("--firefox", help="JSON for profiler.firefox.com")] = False,
+    scrub: Annotated[
+        Path | None, typer.Option(metavar="COPY", help="write a copy of perf.data fit to be shared")
+    ] = None,
 ) -> None:
     """Print the functions of a profile with intervals; of two files, before and after, the differences."""
     gc.disable()  # the command is short, and keeps what it makes
     # numpy's threads take 0.1 s to start, and have no work here
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if folded:
+    instead = _instead_of_the_table(context)
+    if scrub:
+        from rxbook.profile import scrub as scrubbing
+
+        scrubbed = scrubbing.copy(files[0], scrub)
+        for said in scrubbed.warnings:
+            _warn(said)
+        print(scrubbing.advice(scrub) + (f"\nLeft out: {scrubbed.left_out}." if scrubbed.left_out else ""))
+    elif instead:
         from rxbook.profile import export
 
-        if len(files) != 1:
-            raise RxbookError(f"--folded takes one file, not {len(files)}")
-        print("\n".join(export.folded(files[0], event, kallsyms)))
-        return
-    from rxbook.profile import show
+        print(export.FORMS[instead](files[0], event, kallsyms, _warn), end="")
+    else:
+        from rxbook.profile import show
 
-    print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
+        print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
+
+
+def _instead_of_the_table(context: typer.Context) -> str | None:
+    """What else than the table of `perf` is asked for. RxbookError where two are, or with what does not go with it."""
+    takes = {"folded": ("event", "kallsyms"), "speedscope": ("event", "kallsyms"), "firefox": ("event", "kallsyms"),
+             "scrub": ()}  # fmt: skip
+    options = {each.name: each.opts[0] for each in context.command.params}
+    given = [name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"]
+    asked = [name for name in given if name in takes]
+    if not asked:
+        return None
+    for name in given:
+        if name not in ("files", asked[0], *takes[asked[0]]):
+            raise RxbookError(f"{options[name]} does not go with {options[asked[0]]}: leave one of them out")
+    if len(context.params["files"]) != 1:
+        raise RxbookError(f"{options[asked[0]]} takes one file, not {len(context.params['files'])}")
+    return asked[0]
+
+
+def _warn(said: str) -> None:
+    print(f"rxbook: WARNING: {said}", file=sys.stderr)
 
 
 @app.command()

@@ -7,7 +7,7 @@ Everything here is bounded by the section it stands in: a damaged section is los
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ MOST_ID_BYTES = 1 << 22
 
 BUILD_ID, EVENT_DESC, COMMAND, CPUS, MEMORY = 2, 12, 11, 7, 10
 STRINGS = {3: "hostname", 4: "release", 5: "version", 6: "arch", 8: "cpu", 9: "cpuid"}
+READ_FEATURES = (*STRINGS, BUILD_ID, EVENT_DESC, COMMAND, CPUS, MEMORY)
 
 IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID = (1 << bit for bit in range(10))
 IDENTIFIER = 1 << 16
@@ -38,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Event:
-    """One event as asked for; ids are the numbers by which samples name it."""
+    """One event as asked for; ids are the numbers by which samples name it, attribute is all of perf_event_attr."""
 
     type: int
     config: int
@@ -50,6 +51,7 @@ class Event:
     user_stack: bool
     name: str
     ids: tuple[int, ...] = ()
+    attribute: bytes = field(default=b"", repr=False)
 
 
 @dataclass
@@ -110,7 +112,7 @@ def attribute(data: bytes, endian: str, ids: tuple[int, ...] = ()) -> Event:
     stack = struct.unpack_from(f"{endian}I", data, 88)[0] if len(data) >= 92 else 0
     return Event(
         kind, config, sample_type, read_format, period, bool(flags >> 10 & 1), bool(flags >> 18 & 1),
-        bool(stack), eventnames.name(kind, config, flags), ids,
+        bool(stack), eventnames.name(kind, config, flags), ids, data,
     )  # fmt: skip
 
 
@@ -157,9 +159,10 @@ def _numbers(data: bytes, endian: str) -> tuple[int, ...]:
 
 
 def file_features(
-    read: Callable[[int, int], bytes], header: FileHeader, end_of_data: int, warn: Callable[[str], None]
-) -> Iterator[tuple[int, bytes]]:
-    """(feature, its bytes) for each that the header names; their table follows the data."""
+    read: Callable[[int, int], bytes], header: FileHeader, end_of_data: int, warn: Callable[[str], object],
+    wanted: Collection[int] = READ_FEATURES,
+) -> Iterator[tuple[int, bytes]]:  # fmt: skip
+    """(feature, its bytes) for each wanted that the header names; their table follows the data."""
     table = read(end_of_data, 16 * len(header.features))
     for i, feature in enumerate(header.features):
         if 16 * i + 16 > len(table):
@@ -168,7 +171,7 @@ def file_features(
             )
             return
         offset, size = struct.unpack_from(f"{header.endian}QQ", table, 16 * i)
-        if feature not in STRINGS and feature not in (BUILD_ID, EVENT_DESC, COMMAND, CPUS, MEMORY):
+        if feature not in wanted:
             continue
         data = read(offset, size)
         if len(data) < size:
@@ -180,7 +183,7 @@ def file_features(
 def take_feature(headers: Headers, feature: int, data: bytes, endian: str) -> None:
     """Put what a feature section says into headers. struct.error where it is damaged."""
     if feature in STRINGS:
-        headers.facts[STRINGS[feature]] = _string(data, 0, endian)[0]
+        headers.facts[STRINGS[feature]] = string(data, 0, endian)[0]
     elif feature == COMMAND:
         headers.facts["command"] = _strings(data, endian)
     elif feature == CPUS:
@@ -194,7 +197,7 @@ def take_feature(headers: Headers, feature: int, data: bytes, endian: str) -> No
             headers.events[i] = event
 
 
-def _string(data: bytes, at: int, endian: str) -> tuple[str, int]:
+def string(data: bytes, at: int, endian: str) -> tuple[str, int]:
     """A string with its length before it, and where the next thing stands."""
     (length,) = struct.unpack_from(f"{endian}I", data, at)
     if at + 4 + length > len(data):
@@ -206,8 +209,8 @@ def _strings(data: bytes, endian: str) -> list[str]:
     (count,) = struct.unpack_from(f"{endian}I", data)
     found, at = [], 4
     for _ in range(count):
-        string, at = _string(data, at, endian)
-        found.append(string)
+        said, at = string(data, at, endian)
+        found.append(said)
     return found
 
 
@@ -238,7 +241,7 @@ def _described(data: bytes, endian: str, events: list[Event]) -> Iterator[tuple[
     at = 8
     for i in range(min(count, len(events))):
         (ids,) = struct.unpack_from(f"{endian}I", data, at + attr_size)
-        name, at = _string(data, at + attr_size + 4, endian)
+        name, at = string(data, at + attr_size + 4, endian)
         numbers = _numbers(data[at : at + 8 * ids], endian)
         at += 8 * ids
         yield i, replace(events[i], name=name or events[i].name, ids=events[i].ids or numbers)

@@ -8,9 +8,10 @@ A folder (perf record --threads) holds one such file, "data", and beside it "dat
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,12 +47,30 @@ class PerfData:
     throttled: int
     warnings: list[str]
     ordered: bool
+    header: headers.FileHeader = field(repr=False)
     _streams: list[Stream] = field(repr=False)
 
     @property
     def lost(self) -> int:
         """Samples lost, as far as known: newer kernels tell the same loss in both counts."""
         return max(self.lost_records, self.lost_samples)
+
+    def unwound(self, chains: bool) -> list[str]:
+        """What to say where call chains are shown and user stacks are not among them."""
+        if chains and any(event.user_stack for event in self.events):
+            return ["stacks of user space (--call-graph dwarf) are not unwound: the chains alone are shown"]
+        return []
+
+    def stream(self, read_types: Collection[int]) -> Stream:
+        """The records of a file once more, with the offsets of these types; without the warnings, which are known."""
+        return self._streams[0].anew(read_types)
+
+    def features(self, wanted: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """(feature, its bytes) of a file's header; a pipe has records instead."""
+        if not self.header.pipe and self.header.data.size:
+            end = self.header.data.offset + self.header.data.size
+            read = functools.partial(_read_at, self.path)
+            yield from headers.file_features(read, self.header, end, lambda _: None, wanted)
 
     def count(self, chains: bool = False) -> Counts:
         """Count equal samples together; with chains, also by call chain."""
@@ -99,6 +118,7 @@ class _Reader:
         self._path, self._first, self._size = path, first, first.stat().st_size
         self._header = headers.file_header(start, self._size, path.name)
         self._endian = self._header.endian
+        self._at = functools.partial(_read_at, first)
         self._headers = Headers()
         self._side_band: spaces.SideBand = []
         self._lost_records = self._lost_samples = 0
@@ -144,7 +164,8 @@ class _Reader:
         numbers = {kind: int(number) for kind, number in enumerate(counts) if number}
         return PerfData(
             self._path, self._endian, events, self._headers.facts, self._headers.build_ids, self._side_band, numbers,
-            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered, streams,
+            self._lost_records, self._lost_samples, numbers.get(records.THROTTLE, 0), self._warnings, ordered,
+            self._header, streams,
         )  # fmt: skip
 
     def _section(self) -> tuple[int, int]:
@@ -167,14 +188,6 @@ class _Reader:
             self._warnings.append(self._within + said)
         else:
             self._more_warnings += 1
-
-    def _at(self, offset: int, size: int) -> bytes:
-        """Up to size bytes of the file."""
-        if offset >= self._size or size <= 0:
-            return b""
-        with open(self._first, "rb") as file:
-            file.seek(offset)
-            return file.read(min(size, self._size - offset))
 
     def _feature(self, feature: int, data: bytes, at: int) -> None:
         try:
@@ -230,6 +243,16 @@ class _Reader:
     def _build_id(self, record: bytes, position: int) -> None:
         name, number = headers.build_id(record, self._endian)
         self._headers.build_ids[name] = number
+
+
+def _read_at(path: Path, offset: int, size: int) -> bytes:
+    """Up to size bytes of the file."""
+    left = path.stat().st_size - offset
+    if left <= 0 or size <= 0:
+        return b""
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(min(size, left))
 
 
 _OTHERS = {

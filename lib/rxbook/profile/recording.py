@@ -31,14 +31,8 @@ def load(
     if files is not None:
         files.attribute(counts, functions)
     frame = function_frame(data, counts, functions, children)
-    warnings = (*data.warnings, *functions.warnings, *_unwound(data, children))
+    warnings = (*data.warnings, *functions.warnings, *data.unwound(children))
     return Profile(frame, totals(data, frame), data.lost, warnings, f"{data.path.name} (perf.data)")
-
-
-def _unwound(data: PerfData, children: bool) -> list[str]:
-    if children and any(event.user_stack for event in data.events):
-        return ["stacks of user space (--call-graph dwarf) are not unwound: children hold the chains alone"]
-    return []
 
 
 def totals(data: PerfData, functions: pd.DataFrame) -> dict[str, EventTotals]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,14 @@ import zstandard
 
 from rxbook.profile import walk
 from rxbook.profile.compressed import Decompressor, payload_range
-from rxbook.profile.records import AUXTRACE, COMPRESSED, COMPRESSED2, DATA_FOLLOWS, READ_TYPES
+from rxbook.profile.records import (
+    AUXTRACE,
+    COMPRESSED,
+    COMPRESSED2,
+    DATA_FOLLOWS,
+    HEADER_TRACING_DATA,
+    READ_TYPES,
+)
 
 WINDOW = 1 << 21
 """Bytes walked at a time: so much of the file is in memory at once."""
@@ -21,7 +28,7 @@ WINDOW = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records from start to end of data, and the offsets in it of those to be read (records.READ_TYPES).
+    """Records from start to end of data, and the offsets in it of those to be read.
 
     base + an offset is a position that grows along the stream: in a file that is not compressed, the file's offset.
     """
@@ -41,7 +48,7 @@ class Stream:
 
     def __init__(
         self, path: str, endian: str, start: int, end: int, warn: Callable[[str], object],
-        noted: tuple[int, ...] = READ_TYPES,
+        noted: Collection[int] = READ_TYPES,
     ) -> None:  # fmt: skip
         self._path = path
         with open(path, "rb") as file:
@@ -50,6 +57,9 @@ class Stream:
         self._endian, self._start, self._end, self._warn = endian, start, min(end, len(self._data)), warn
         self.counts = np.zeros(walk.OTHER_TYPE + 1, np.int64)
         """Number of records by type, those from 128 on in the last place; complete once runs() is through."""
+        self.tracing_data = b""
+        """Formats of tracepoints, which stand between the records of a pipe."""
+        self._actions, self._inner_actions = _actions(noted, DATA_FOLLOWS), _actions(noted, ())
         self._found = np.zeros(1 << 16, np.int64)
         self._state = np.zeros(2, np.int64)
         self._unpacked = 0
@@ -94,7 +104,11 @@ class Stream:
 
     def noting(self, *types: int) -> Iterator[Run]:
         """The runs once more, with the places of the records of these types."""
-        yield from Stream(self._path, self._endian, self._start, self._end, lambda _: None, types).runs()
+        yield from self.anew(types).runs()
+
+    def anew(self, noted: Collection[int]) -> Stream:
+        """The same records from their beginning, without warnings."""
+        return Stream(self._path, self._endian, self._start, self._end, lambda _: None, noted)
 
     def _scan(self, data: np.ndarray, at: int, end: int, stop: int, actions: np.ndarray) -> tuple[int, Run]:
         swap = self._endian == ">"
@@ -132,6 +146,8 @@ class Stream:
             return 0
         (length,) = struct.unpack_from(f"{self._endian}{form}", self._file, at + 8)
         self.counts[kind] += 1
+        if kind == HEADER_TRACING_DATA:
+            self.tracing_data = self._file[at + size : min(at + size + length, self._end)]
         return length if kind == AUXTRACE else (length + 7) // 8 * 8
 
     def _complain(self, reason: int, at: int) -> None:
@@ -149,7 +165,7 @@ class Stream:
             self._file.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def _actions(noted: tuple[int, ...], stop: tuple[int, ...]) -> np.ndarray:
+def _actions(noted: Collection[int], stop: tuple[int, ...]) -> np.ndarray:
     actions = np.zeros(walk.OTHER_TYPE + 1, np.uint8)
     actions[list(noted)] = 1
     actions[list(stop)] = 2
