@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import difflib
 import fcntl
 import io
 import json
@@ -26,6 +27,7 @@ __all__ = [
     "Folder",
     "Run",
     "blocks_left",
+    "find",
     "list_runs",
     "load",
     "new_name",
@@ -51,7 +53,7 @@ TYPES = {
 """Types of those columns that are not read as numbers, or that every row has."""
 
 SHARED = {"status", "parameters", "seed", "fingerprint", "started_utc", "finished_utc", "versions", "wall_s",
-          "windows_s", "windows"}  # fmt: skip
+          "windows_s", "windows", "variants", "headline"}  # fmt: skip
 """Keys of plan.json and run.json that say nothing of whose machine it was."""
 
 
@@ -80,8 +82,27 @@ def new_name(notebook: str) -> str:
 
 
 def find(run: str, folder: Path = RUNS) -> Path:
-    """The folder of a run that is named by its path, or by its name in `folder`."""
-    return Path(run) if Path(run).is_dir() else folder / Path(run).name
+    """The run folder that is named by its path, or in `folder` by its name, any unique part of it, or `last`.
+
+    `last` is the run that began last, finished or not. Raises RxbookError where none is named so, or several are.
+    """
+    for path in (Path(run), folder / Path(run).name):
+        if (path / "plan.json").exists():
+            return path
+    names = [name for name, _ in list_runs(folder)]
+    matches = names[-1:] if run == "last" else [name for name in names if run.strip() and run in name]
+    if len(matches) > 1:
+        raise RxbookError(f"{run} names {len(matches)} runs, say more of one: {_newest(matches)}")
+    if not matches:
+        near = difflib.get_close_matches(run, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"last runs there: {_newest(names)}"
+        raise RxbookError(f"{run!r} is no run folder, and no run in {folder} has a name like it; {hint}")
+    return folder / matches[0]
+
+
+def _newest(names: list[str]) -> str:
+    more = f", and {len(names) - 4} older" if len(names) > 4 else ""
+    return ", ".join(names[:-5:-1]) + more if names else "none"
 
 
 def status(path: Path) -> str:
@@ -99,7 +120,7 @@ def status(path: Path) -> str:
 
 
 def load(path: str | Path) -> Run:
-    """Read a run folder, finished or not. Raises RxbookError where it is none."""
+    """Read a run folder, finished or not; those in data/samples are recorded. Raises RxbookError where it is none."""
     path = Path(path)
     try:
         parameters = json.loads((path / "plan.json").read_text())["parameters"]
@@ -109,7 +130,14 @@ def load(path: str | Path) -> Run:
         raise RxbookError(
             f"{path} is no run folder: it has no {Path(missing.filename).name}. Last runs there: {known}"
         ) from None
-    return Run(path, status(path), make_plan(parameters), host, read_samples(path / "samples.csv"))
+    except (ValueError, TypeError, KeyError):
+        raise RxbookError(
+            f"{path}: plan.json or host.json is damaged; the windows are in samples.csv"
+        ) from None
+    samples = read_samples(path / "samples.csv")
+    return Run(
+        path, status(path), make_plan(parameters), host, samples, path.resolve().parent == SAMPLES.resolve()
+    )
 
 
 def read_samples(path: Path) -> pd.DataFrame:
@@ -137,13 +165,21 @@ def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
 
 def recorded(notebook: str) -> Run:
     """The recorded sample of a notebook, from data/samples."""
-    run = load(SAMPLES / notebook)
-    return Run(run.path, run.status, run.plan, run.host, run.samples, recorded=True)
+    return load(SAMPLES / notebook)
 
 
 def list_runs(folder: Path = RUNS) -> list[tuple[str, str]]:
-    """(name, status) of each run in a folder, oldest first."""
-    return [(path.parent.name, status(path.parent)) for path in sorted(folder.glob("*/plan.json"))]
+    """(name, status) of each run in a folder, by when it began, oldest first."""
+    found = sorted((_started(path), path.parent.name) for path in folder.glob("*/plan.json"))
+    return [(name, status(folder / name)) for _, name in found]
+
+
+def _started(record: Path) -> str:
+    """When a run began, UTC, from its plan.json; "" where that is damaged."""
+    try:
+        return str(json.loads(record.read_text())["started_utc"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
 
 
 def scrub(path: Path, target: Path) -> None:

@@ -13,7 +13,6 @@ from rxbook.profile.tally import By
 
 __all__ = ["files"]
 
-FORMS = {"text": render.text, "markdown": render.markdown, "html": render.html, "csv": render.csv}
 LABELS = ("before", "after")
 
 
@@ -31,8 +30,7 @@ def files(
 
     Raises RxbookError where a file cannot be read, or an option is none of those that there are.
     """
-    if form not in FORMS:
-        raise RxbookError(f"--format {form}: say one of {', '.join(FORMS)}")
+    rendered = render.in_form(form)
     if by not in (None, *get_args(By)):
         raise RxbookError(f"--by {by}: say one of {', '.join(get_args(By))}")
     if top < 1:
@@ -46,7 +44,7 @@ def files(
     table = function_table(
         columns, source=_source(paths), top=top, only=only, by=by, event=event, children=children
     )
-    return FORMS[form](table)
+    return rendered(table)
 
 
 def _source(paths: Sequence[Path]) -> str:
