@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -65,12 +66,12 @@ def warnings(table):
 
 def test_a_true_difference_lies_in_the_interval(simulated):
     missed = 0
-    for seed in range(0, 40, 2):
+    for seed in range(0, 28, 2):
         pair = [simulated("one", "a", seed=seed), simulated("two", "b", 1.3, seed=seed + 1, hour=11)]
         found = row(comparison.comparison(pair), "b")
         missed += not found["off_vs_first_percent_low"] < 30 < found["off_vs_first_percent_high"]
         assert found["off_vs_first_percent_low"] > 0 and found["settled"]
-    assert missed <= 3  # of 20, where 1 is expected
+    assert missed <= 2  # of 14, where fewer than 1 is expected
 
 
 def test_the_table_fits_a_mail_and_says_what_kind_of_difference_it_is(simulated):
@@ -262,7 +263,9 @@ def test_one_failing_cell_is_named(simulated):
     pair[1].samples.loc[pair[1].samples["gro"] == "on", "mpps"] /= 3
     found = verdict(comparison.comparison(pair), -40)
     assert found.status == FAILED and len(found.lines) == 1
-    assert found.lines[0].startswith("below -40%: b, 64-byte frames") and "GRO on: -7" in found.lines[0]
+    assert re.fullmatch(
+        r"below -40%: b, 64-byte frames.*, GRO on: -[67]\d\.\d% to -[56]\d\.\d%", found.lines[0]
+    )
 
 
 def test_a_cell_without_figures_does_not_pass(simulated):

@@ -76,8 +76,9 @@ def test_wrong_parameters_are_refused_all_the_same():
 
 
 @pytest.mark.usefixtures("simulated_sample")
-def test_a_measured_run_is_never_marked_recorded():
-    assert "RECORDED" not in runs.load(runs.SAMPLES / "gro_on_off").source
+def test_a_measured_run_is_never_marked_recorded_and_a_sample_always(tmp_path):
+    assert "RECORDED" not in runs.load(tmp_path / "run").source
+    assert re.match(MARK, runs.load(tmp_path / "samples" / "gro_on_off").source)
 
 
 @as_root
