@@ -118,11 +118,13 @@ def test_runs_are_listed_by_when_they_began_and_other_folders_are_none(tmp_path)
     assert runs.list_runs(tmp_path / "nowhere") == []
 
 
-def test_a_damaged_run_is_listed_and_refused_in_words(tmp_path):
+@pytest.mark.parametrize("name", ["plan.json", "host.json", "samples.csv"])
+def test_a_damaged_run_is_listed_and_refused_in_words(tmp_path, name):
     path = began(tmp_path / "mine", "2026-12-02T10:00:00+00:00")
-    (path / "plan.json").write_text("{")
+    with open(path / name, "a") as file:
+        file.write("{,\nx" + "," * 99 + "\n")
     assert runs.list_runs(tmp_path) == [("mine", "interrupted")]
-    with pytest.raises(RxbookError, match=r"mine: plan.json or host.json is damaged"):
+    with pytest.raises(RxbookError, match=r"mine: plan.json, host.json or samples.csv is damaged \(.+\)"):
         runs.load(path)
 
 

@@ -125,19 +125,17 @@ def load(path: str | Path) -> Run:
     try:
         parameters = json.loads((path / "plan.json").read_text())["parameters"]
         host = json.loads((path / "host.json").read_text())
+        samples = read_samples(path / "samples.csv")
     except FileNotFoundError as missing:
         known = ", ".join(name for name, _ in list_runs(path.parent)[-3:]) or "none"
         raise RxbookError(
             f"{path} is no run folder: it has no {Path(missing.filename).name}. Last runs there: {known}"
         ) from None
-    except (ValueError, TypeError, KeyError):
-        raise RxbookError(
-            f"{path}: plan.json or host.json is damaged; the windows are in samples.csv"
-        ) from None
-    samples = read_samples(path / "samples.csv")
-    return Run(
-        path, status(path), make_plan(parameters), host, samples, path.resolve().parent == SAMPLES.resolve()
-    )
+    except (ValueError, TypeError, KeyError) as error:
+        why = str(error).partition("\n")[0]
+        raise RxbookError(f"{path}: plan.json, host.json or samples.csv is damaged ({why})") from None
+    is_sample = path.resolve().parent == SAMPLES.resolve()
+    return Run(path, status(path), make_plan(parameters), host, samples, is_sample)
 
 
 def read_samples(path: Path) -> pd.DataFrame:
