@@ -234,6 +234,14 @@ def test_unfinished_and_recorded_runs_are_marked(simulated):
     assert table.source.startswith("measured, interrupted and RECORDED")
 
 
+def test_the_days_of_the_runs_are_named(simulated):
+    made = [simulated("one"), simulated("two", seed=2)]
+    assert comparison.comparison(made).source == "measured 2026-12-01"
+    later = made[1].samples.assign(start_utc=made[1].samples["start_utc"].str.replace("-12-01", "-12-03"))
+    made[1] = replace(made[1], samples=later)
+    assert comparison.comparison(made).source == "measured 2026-12-01 to 2026-12-03"
+
+
 def test_a_short_run_is_warned_of(simulated):
     table = comparison.comparison([simulated("one", blocks=20), simulated("two", seed=2)])
     assert [note.split(":")[1] for note in warnings(table)] == [" A measured for less than 100 s"]

@@ -123,7 +123,10 @@ def _one_variant(run: Run) -> pd.DataFrame:
 
 
 def _source(runs: Sequence[Run]) -> str:
-    return " and ".join(dict.fromkeys(words.dated(run.source, run.samples) for run in runs))
+    days = sorted({min(run.samples["start_utc"])[:10] for run in runs if run.source == "measured"})
+    measured = [f"measured {' to '.join(dict.fromkeys((days[0], days[-1])))}"] if days else []
+    others = (run.source for run in runs if run.source != "measured")
+    return " and ".join(dict.fromkeys([*measured, *others]))
 
 
 def _settled(samples: pd.DataFrame, value: str) -> pd.Series:
