@@ -15,7 +15,7 @@ from perf_files import Recording
 from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
 
-COMMANDS = ["clean", "doctor", "parameters", "perf", "run", "scrub"]
+COMMANDS = ["clean", "compare", "doctor", "parameters", "perf", "run", "runs", "scrub", "show"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,7 +97,7 @@ def test_parameters_are_listed_with_default_meaning_and_what_is_allowed(rxbook):
         (["gro_on_off", "--set", "ip_version=6", "--set", "frame_sizes=128"], "zero UDP checksum"),
         (
             ["gro_on_off", "--resume", "unknown"],
-            "is no run folder: it has no plan.json. Last runs there: a-run",
+            "'unknown' is no run folder, ",
         ),
         (["gro_on_off", "--resume", ""], "is no run folder"),
         (["gro_on_off", "--resume", "."], "is no run folder"),
@@ -241,3 +241,62 @@ def test_scrub_says_where_the_copy_is(rxbook, tmp_path):
     assert "exists already" in refusal(rxbook("scrub", tmp_path / "a-run", tmp_path / "copy"))
     assert "no run folder" in refusal(rxbook("scrub", "unknown", tmp_path / "other"))
     assert not Path(tmp_path / "other").exists()
+
+
+# --- runs, show, compare
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder of two finished runs and an interrupted one."""
+    simulated_runs.finished(tmp_path / "one", variant="a")
+    simulated_runs.finished(tmp_path / "two", variant="b")
+    simulated_runs.begin(tmp_path / "three", rows=12, variant="c").close()
+    return "--runs-dir", tmp_path
+
+
+def test_runs_are_listed(rxbook, place):
+    status, out, err = rxbook("runs", *place)
+    assert (status, err) == (0, "") and len(out.splitlines()) == 3
+    assert {line.split()[0] for line in out.splitlines()} == {"one", "two", "three"} and "interrupted" in out
+
+
+def test_no_runs_are_said_to_be_none(rxbook, tmp_path):
+    assert rxbook("runs", "--runs-dir", tmp_path) == (0, f"no runs in {tmp_path}\n", "")
+
+
+def test_a_run_is_shown(rxbook, place):
+    status, out, err = rxbook("show", "thr", *place)
+    assert (status, err) == (0, "") and "MEASURED, INTERRUPTED" in out.upper() and "UDP GRO, Mpps" in out
+    assert "t names 2 runs, say more of one" in refusal(rxbook("show", "t", *place))
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [("text", "b diff"), ("markdown", "| b diff |"), ("html", "<th>b diff"), ("csv", "off_mpps")],
+)
+def test_runs_are_compared_in_every_form(rxbook, place, form, said):
+    status, out, err = rxbook("compare", "one", "tw", *place, "--format", form)
+    assert status == 0 and said in out
+    assert ("WARNING" in err) is (form == "csv") and (form == "csv") is not ("WARNING" in out)
+
+
+@pytest.mark.parametrize("limit", [["--fail-below", "-3%"], ["--fail-below=-3%"]])
+def test_a_script_is_told_that_short_runs_cannot_tell(rxbook, place, limit):
+    status, out, err = rxbook("compare", "one", "two", *place, *limit)
+    assert status == 4 and "b diff" in out and "rxbook: cannot tell whether below -3%: b, 64-byte" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["one"], "1 run named: a comparison needs two or more"),
+        (["one", "zebra"], "'zebra' is no run folder"),
+        (["one", "two", "--value", "watts"], "--value watts: say mpps or ns_per_packet"),
+        (["one", "two", "--format", "pdf"], "--format pdf: say one of text"),
+        (["one", "two", "--fail-below", "3%"], "say -3% for a loss"),
+        (["one", "two", "--fail-below", "-3%", "--value", "ns_per_packet"], "is a limit for rates"),
+    ],
+)
+def test_a_wrong_comparison_is_refused(rxbook, place, words, said):
+    assert said in refusal(rxbook("compare", *words, *place))

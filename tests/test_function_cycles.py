@@ -46,7 +46,7 @@ def test_functions_families_and_top_are_those_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ([], ["x.data"], "x.data is no file, and no run of that name"),
+        ([], ["x.data"], "x.data is no file; .* no run folder"),
         (["nowhere"], [], "nowhere is no file"),
     ],
 )

@@ -77,8 +77,9 @@ def test_wrong_parameters_are_refused_all_the_same():
 
 
 @pytest.mark.usefixtures("simulated_sample")
-def test_a_measured_run_is_never_marked_recorded():
-    assert "RECORDED" not in runs.load(runs.SAMPLES / "gro_on_off").source
+def test_a_measured_run_is_never_marked_recorded_and_a_sample_always(tmp_path):
+    assert "RECORDED" not in runs.load(tmp_path / "run").source
+    assert re.match(MARK, runs.load(tmp_path / "samples" / "gro_on_off").source)
 
 
 @as_root
@@ -87,7 +88,7 @@ def test_a_user_without_root_is_shown_the_sample(everyones_folder):
     shutil.copytree(runs.SAMPLES, everyones_folder / "samples")
     # the packages may lie where only root can read them, so they are loaded before root is given up
     code = (
-        "import os, pathlib, sys; from rxbook import doctor, report, render, runs, workbook\n"
+        "import os, pathlib, sys, scipy.special; from rxbook import doctor, report, render, runs, workbook\n"
         "runs.SAMPLES = pathlib.Path(sys.argv[1]); doctor.checks()\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         "run = workbook.run('gro_on_off', {}); print(render.text(report.table_of(run, 'gro')))"

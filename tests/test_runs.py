@@ -102,15 +102,90 @@ def test_a_killed_writer_leaves_an_interrupted_run(path):
     assert runs.status(path) == "interrupted" and len(runs.load(path).samples) == 5
 
 
-def test_runs_are_listed_oldest_first_and_other_folders_are_none(tmp_path):
-    for name in ("2026-12-02T100000Z-gro_on_off", "2026-12-01T100000Z-gro_on_off"):
-        simulated_runs.begin(tmp_path / name, rows=1).close()
+def began(path, started):
+    """An interrupted run of one window that began then."""
+    simulated_runs.begin(path, rows=1).close()
+    record = json.loads((path / "plan.json").read_text())
+    runs.write_json(path / "plan.json", record | {"started_utc": started})
+    return path
+
+
+def test_runs_are_listed_by_when_they_began_and_other_folders_are_none(tmp_path):
+    began(tmp_path / "mine", "2026-12-02T10:00:00+00:00")
+    began(tmp_path / "yours", "2026-12-01T10:00:00+00:00")
     (tmp_path / "notes").mkdir()
-    assert runs.list_runs(tmp_path) == [
-        ("2026-12-01T100000Z-gro_on_off", "interrupted"),
-        ("2026-12-02T100000Z-gro_on_off", "interrupted"),
-    ]
+    assert runs.list_runs(tmp_path) == [("yours", "interrupted"), ("mine", "interrupted")]
     assert runs.list_runs(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("name", ["plan.json", "host.json", "samples.csv"])
+def test_a_damaged_run_is_listed_and_refused_in_words(tmp_path, name):
+    path = began(tmp_path / "mine", "2026-12-02T10:00:00+00:00")
+    with open(path / name, "a") as file:
+        file.write("{,\nx" + "," * 99 + "\n")
+    assert runs.list_runs(tmp_path) == [("mine", "interrupted")]
+    with pytest.raises(RxbookError, match=r"mine: plan.json, host.json or samples.csv is damaged \(.+\)"):
+        runs.load(path)
+
+
+# --- naming
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Three runs, of which the one whose name sorts first began last."""
+    for day, name in ((3, "a-patch"), (1, "baseline"), (2, "baseline-again")):
+        began(tmp_path / name, f"2026-12-0{day}T10:00:00+00:00")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("named", "name"),
+    [
+        ("a-patch", "a-patch"),
+        ("patch", "a-patch"),
+        ("last", "a-patch"),
+        ("baseline", "baseline"),  # its whole name, though it is part of another
+        ("again", "baseline-again"),
+        ("elsewhere/baseline/", "baseline"),
+    ],
+)
+def test_a_run_is_found_by_any_unique_part_of_its_name(three, named, name):
+    assert runs.find(named, three) == three / name
+
+
+def test_a_path_is_a_name_from_anywhere(three, monkeypatch):
+    assert runs.find(str(three / "baseline"), three / "nowhere") == three / "baseline"
+    monkeypatch.chdir(three / "baseline")
+    assert runs.find(".", three).samefile(three / "baseline")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("base", "base names 2 runs, say more of one: baseline-again, baseline"),
+        ("baselin-again", "has a name like it; did you mean baseline-again?"),
+        ("zebra", "'zebra' is no run folder, .*; last runs there: a-patch, baseline-again, baseline"),
+        ("", "'' is no run folder"),
+    ],
+)
+def test_what_names_no_run_or_several_is_refused(three, named, said):
+    with pytest.raises(RxbookError, match=said):
+        runs.find(named, three)
+
+
+def test_without_runs_none_is_the_last(tmp_path):
+    with pytest.raises(RxbookError, match=r"'last' is no run folder, .*; last runs there: none"):
+        runs.find("last", tmp_path)
+
+
+def test_of_many_runs_the_newest_are_named(tmp_path):
+    for minute in range(10, 17):
+        began(tmp_path / f"run-{minute}", f"2026-12-01T10:{minute}:00+00:00")
+    with pytest.raises(
+        RxbookError, match="names 7 runs, say more of one: run-16, run-15, run-14, run-13, and 3 older"
+    ):
+        runs.find("run", tmp_path)
 
 
 def test_what_is_no_run_is_refused_with_those_that_are(tmp_path):
@@ -372,7 +447,6 @@ def test_a_shared_copy_has_no_names_and_loads(path, tmp_path):
     assert copy.samples.equals(run.samples) and copy.plan == run.plan and copy.status == "finished"
     text = "".join(file.read_text() for file in copy.path.iterdir())
     assert "zebra" not in text and "argv" not in text and sys.executable not in text
-
 
 
 def test_only_a_finished_run_is_shared_and_nothing_is_overwritten(path, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,9 @@ import typer
 from rxbook import RxbookError
 
 __all__ = ["main"]
+
+RunsDir = Annotated[Path | None, typer.Option(help="where run folders lie; default: runs/")]
+NAMING = "a folder, a name, any unique part of one, or last"
 
 app = typer.Typer(
     help="Measure the kernel's receive path; print the tables of a patch mail.",
@@ -29,8 +33,8 @@ def run(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter; lists as 64,512")
     ] = None,
-    resume: Annotated[str | None, typer.Option(help="name of an interrupted run to finish")] = None,
-    runs_dir: Annotated[Path | None, typer.Option(help="where run folders lie; default: runs/")] = None,
+    resume: Annotated[str | None, typer.Option(help=f"an interrupted run to finish: {NAMING}")] = None,
+    runs_dir: RunsDir = None,
 ) -> None:
     """Run a notebook by papermill; print its tables, the run folder and the page."""
     try:
@@ -141,14 +145,74 @@ def _warn(said: str) -> None:
 
 
 @app.command()
+def compare(
+    names: Annotated[list[str], typer.Argument(metavar="RUN", help=f"two or more, each {NAMING}")],
+    value: Annotated[str, typer.Option(help="mpps or ns_per_packet")] = "mpps",
+    form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    fail_below: Annotated[
+        str | None, typer.Option(metavar="-3%", help="limit for the exit status, in percent of the first run")
+    ] = None,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Compare runs with the first, cell by cell, with intervals, and say what else differed.
+
+    Runs of one variant are repeats: A1 B1 A2 B2 is two of each.
+
+    With --fail-below the exit status is 3 where a whole 95 % interval is below;
+    else 4 where one holds the limit, or runs are too short to tell;
+    0 where all lie at the limit or above. stderr has the reasons.
+    """
+    from rxbook import comparison, render, runs, words
+
+    rendered = render.in_form(form)
+    if value not in words.UNITS:
+        raise RxbookError(f"--value {value}: say mpps or ns_per_packet")
+    if fail_below is not None and value != "mpps":
+        raise RxbookError("--fail-below is a limit for rates: leave --value out")
+    limit = None if fail_below is None else comparison.percent(fail_below)
+    loaded = [runs.load(runs.find(name, runs_dir or runs.RUNS)) for name in names]
+    table = comparison.comparison(loaded, value)
+    print(rendered(table), end="")
+    said = [
+        note for note in table.notes if note.startswith("WARNING") and form == "csv"
+    ]  # which has no notes
+    found = comparison.Verdict(0, ()) if limit is None else comparison.verdict(table, limit)
+    for line in (*said, *found.lines):
+        print(f"rxbook: {line}", file=sys.stderr)
+    raise typer.Exit(found.status)
+
+
+@app.command()
+def runs(runs_dir: RunsDir = None) -> None:
+    """List runs, oldest first: name, state, variant, and what came out."""
+    from rxbook import listing, runs
+
+    folder = runs_dir or runs.RUNS
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print("\n".join(listing.lines(folder, width) or [f"no runs in {folder}"]))
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(help=f"a run: {NAMING}")] = "last",
+    runs_dir: RunsDir = None,
+) -> None:
+    """Print the report of a run."""
+    from rxbook import listing, runs
+
+    print(listing.shown(runs.find(run, runs_dir or runs.RUNS)), end="")
+
+
+@app.command()
 def scrub(
-    run: Annotated[str, typer.Argument(help="a finished run, by name or folder")],
+    run: Annotated[str, typer.Argument(help=f"a finished run: {NAMING}")],
     folder: Annotated[Path, typer.Argument(help="a new folder for the copy")],
+    runs_dir: RunsDir = None,
 ) -> None:
     """Copy a run without host name, user, paths and commands, fit to be shared."""
     from rxbook import runs
 
-    runs.scrub(runs.find(run), folder)
+    runs.scrub(runs.find(run, runs_dir or runs.RUNS), folder)
     print(f"{folder} can be shared: host.json and samples.csv hold no names and no paths")
 
 

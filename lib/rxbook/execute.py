@@ -39,7 +39,7 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
         defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
         path, plan = folder / runs.new_name(notebook), make_plan(defaults | asked)
     else:
-        inputs, (path, plan) = {}, _to_resume(folder / Path(resume).name, given)
+        inputs, (path, plan) = {}, _to_resume(runs.find(resume, folder).absolute(), given)
         given = plan.model_dump()
     if runs.status(path) == "finished":
         print(f"{path.name} is finished: nothing is measured again")
@@ -88,7 +88,7 @@ def _announce_inputs(path: Path, inputs: dict[str, str]) -> None:
 
     named = [item for value in inputs.values() for item in function_cycles.as_list(value)]
     for item in named:
-        function_cycles.found(item)
+        function_cycles.found(item, path.parent)
     print(f"nothing is measured: shows {', '.join(named)}; {_shown(path)}", flush=True)
 
 

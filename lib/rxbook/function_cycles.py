@@ -40,14 +40,19 @@ def makers(run: Run) -> dict[str, Callable[[], Table]]:
     }
 
 
-def comparison(before: Sequence[str], after: Sequence[str], shown: Plan) -> dict[str, Table]:
+def comparison(
+    before: Sequence[str], after: Sequence[str], shown: Plan, folder: Path = runs.RUNS
+) -> dict[str, Table]:
     """Tables of runs or of files, by name; with `after`, each shows what changed.
 
     before, after: one run folder (or run's name) each, or files of perf.data or of what perf printed; several files
-    are repeats of one condition. shown: whose functions, families and top are taken.
+    are repeats of one condition. shown: whose functions, families and top are taken. folder: where runs lie.
     Raises RxbookError where one is neither, or they are not of one kind.
     """
-    sides = {name: [found(given) for given in side] for name, side in (("before", before), ("after", after))}
+    sides = {
+        name: [found(given, folder) for given in side]
+        for name, side in (("before", before), ("after", after))
+    }
     sides = {name: paths for name, paths in sides.items() if paths}
     folders = [path for paths in sides.values() for path in paths if runs.is_run(path)]
     if not sides or "before" not in sides:
@@ -74,13 +79,15 @@ def as_list(value: str | Sequence[str]) -> list[str]:
     return [str(item).strip() for item in items if str(item).strip()]
 
 
-def found(given: str) -> Path:
-    """The file or run folder that an input names. Raises RxbookError where there is none."""
+def found(given: str, folder: Path = runs.RUNS) -> Path:
+    """The file or run that an input names, runs as `runs.find` does. Raises RxbookError where there is none."""
     path = Path(given).absolute()
-    place = path if path.exists() else runs.find(given)
-    if not place.exists():
-        raise RxbookError(f"{given} is no file, and no run of that name is in {runs.RUNS.name}/")
-    return place
+    if path.is_file():
+        return path
+    try:
+        return runs.find(given, folder).absolute()
+    except RxbookError as error:
+        raise RxbookError(f"{given} is no file; {error}") from None
 
 
 def _showing(plan: Plan, shown: Plan) -> Plan:

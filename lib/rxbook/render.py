@@ -8,13 +8,14 @@ import itertools
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rxbook import RxbookError
 from rxbook.tables import Section, Table
 from rxbook.words import marked
 
-__all__ = ["csv", "html", "markdown", "text", "to_ascii"]
+__all__ = ["csv", "html", "in_form", "markdown", "text", "to_ascii"]
 
 LONGEST_LABEL = 20
 """With longer row names, as of functions, a table that is too wide is cut between its groups of columns; with
@@ -217,3 +218,13 @@ def _html_section(section: Section, columns: int) -> str:
 def csv(table: Table) -> str:
     """The figures of the table, unrounded, one row for each row of its frame, and where they come from."""
     return table.frame.assign(source=marked(table.source)).to_csv(index=False, lineterminator="\n")
+
+
+FORMS = {"text": text, "markdown": markdown, "html": html, "csv": csv}
+
+
+def in_form(form: str) -> Callable[[Table], str]:
+    """What renders as `--format` says. Raises RxbookError for none of FORMS."""
+    if form not in FORMS:
+        raise RxbookError(f"--format {form}: say one of {', '.join(FORMS)}")
+    return FORMS[form]

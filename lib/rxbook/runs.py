@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import datetime
+import difflib
 import fcntl
 import io
 import json
@@ -27,6 +27,7 @@ __all__ = [
     "Folder",
     "Run",
     "blocks_left",
+    "find",
     "list_runs",
     "load",
     "new_name",
@@ -52,7 +53,7 @@ TYPES = {
 """Types of those columns that are not read as numbers, or that every row has."""
 
 SHARED = {"status", "notebook", "parameters", "seed", "fingerprint", "started_utc", "finished_utc", "versions",
-          "wall_s", "windows_s", "windows"}  # fmt: skip
+          "wall_s", "windows_s", "windows", "variants", "headline"}  # fmt: skip
 """Keys of plan.json and run.json that say nothing of whose machine it was."""
 
 
@@ -83,8 +84,27 @@ def new_name(notebook: str) -> str:
 
 
 def find(run: str, folder: Path = RUNS) -> Path:
-    """The folder of a run that is named by its path, or by its name in `folder`."""
-    return Path(run) if Path(run).is_dir() else folder / Path(run).name
+    """The run folder that is named by its path, or in `folder` by its name, any unique part of it, or `last`.
+
+    `last` is the run that began last, finished or not. Raises RxbookError where none is named so, or several are.
+    """
+    for path in (Path(run), folder / Path(run).name):
+        if (path / "plan.json").exists():
+            return path
+    names = [name for name, _ in list_runs(folder)]
+    matches = names[-1:] if run == "last" else [name for name in names if run.strip() and run in name]
+    if len(matches) > 1:
+        raise RxbookError(f"{run} names {len(matches)} runs, say more of one: {_newest(matches)}")
+    if not matches:
+        near = difflib.get_close_matches(run, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"last runs there: {_newest(names)}"
+        raise RxbookError(f"{run!r} is no run folder, and no run in {folder} has a name like it; {hint}")
+    return folder / matches[0]
+
+
+def _newest(names: list[str]) -> str:
+    more = f", and {len(names) - 4} older" if len(names) > 4 else ""
+    return ", ".join(names[:-5:-1]) + more if names else "none"
 
 
 def is_run(path: Path) -> bool:
@@ -107,18 +127,31 @@ def status(path: Path) -> str:
 
 
 def load(path: str | Path) -> Run:
-    """Read a run folder, finished or not. Raises RxbookError where it is none."""
+    """Read a run folder, finished or not; those in data/samples are recorded. Raises RxbookError where it is none."""
     path = Path(path)
     try:
         record = json.loads((path / "plan.json").read_text())
         host = json.loads((path / "host.json").read_text())
+        samples = read_samples(path / "samples.csv")
     except FileNotFoundError as missing:
         known = ", ".join(name for name, _ in list_runs(path.parent)[-3:]) or "none"
         raise RxbookError(
             f"{path} is no run folder: it has no {Path(missing.filename).name}. Last runs there: {known}"
         ) from None
-    plan, samples = make_plan(record["parameters"]), read_samples(path / "samples.csv")
-    return Run(path, status(path), record.get("notebook", "gro_on_off"), plan, record["seed"], host, samples)
+    except (ValueError, TypeError, KeyError) as error:
+        why = str(error).partition("\n")[0]
+        raise RxbookError(f"{path}: plan.json, host.json or samples.csv is damaged ({why})") from None
+    plan, is_sample = make_plan(record["parameters"]), path.resolve().parent == SAMPLES.resolve()
+    return Run(
+        path,
+        status(path),
+        record.get("notebook", "gro_on_off"),
+        plan,
+        record["seed"],
+        host,
+        samples,
+        is_sample,
+    )
 
 
 def read_samples(path: Path) -> pd.DataFrame:
@@ -146,12 +179,21 @@ def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
 
 def recorded(notebook: str) -> Run:
     """The recorded sample of a notebook, from data/samples."""
-    return dataclasses.replace(load(SAMPLES / notebook), recorded=True)
+    return load(SAMPLES / notebook)
 
 
 def list_runs(folder: Path = RUNS) -> list[tuple[str, str]]:
-    """(name, status) of each run in a folder, oldest first."""
-    return [(path.parent.name, status(path.parent)) for path in sorted(folder.glob("*/plan.json"))]
+    """(name, status) of each run in a folder, by when it began, oldest first."""
+    found = sorted((_started(path), path.parent.name) for path in folder.glob("*/plan.json"))
+    return [(name, status(folder / name)) for _, name in found]
+
+
+def _started(record: Path) -> str:
+    """When a run began, UTC, from its plan.json; "" where that is damaged."""
+    try:
+        return str(json.loads(record.read_text())["started_utc"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
 
 
 def scrub(path: Path, target: Path) -> None:

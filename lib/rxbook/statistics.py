@@ -253,7 +253,8 @@ def compare(
 
     baseline and other name one cell each by column, as in {"gro": "off"}, within the samples given. A block
     counts where neither window is flagged. Cells of different runs share no block: they are compared by
-    their means and how far these drift (Welch), which is less sure and says `paired=False`.
+    their means and how far these drift (Welch), which is less sure and says `paired=False`. Where each has
+    several runs, these are repeats: each counts by its mean, so that what differs between boots is in the interval.
 
     Raises RxbookError where a key does not tell cells apart.
     """
@@ -264,16 +265,26 @@ def compare(
     apart = len(first) and len(second) and not set(first["run"]) & set(second["run"])
     first, second = (usable(rows, value, bound=any(bounds)) for rows in (first, second))
     if apart:
-        logs = [_logs(rows[value]) for rows in (first, second)]
-        return _comparison(_welch(*logs), min(map(len, logs)), False, bound)
+        n = min(int(rows[value].count()) for rows in (first, second))
+        return _comparison(_between(first, second, value), n, False, bound)
     pairs = first.merge(second, on=["run", "block"])
     ratios = _logs(pairs[f"{value}_y"] / pairs[f"{value}_x"])
     return _comparison(_trimmed(ratios), len(ratios), True, bound)
 
 
-def _welch(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
+def _between(first: pd.DataFrame, second: pd.DataFrame, value: str) -> tuple[float, float, float]:
+    """As `_welch`, for the rows of two cells that share no run."""
+    if min(rows["run"].nunique() for rows in (first, second)) < 2:
+        return _welch(*(_drift(_logs(rows[value])) for rows in (first, second)))
+    means = [
+        rows.groupby("run")[value].agg(lambda values: _trimmed(_logs(values))[0]) for rows in (first, second)
+    ]
+    return _welch(*(_trimmed(of_runs.to_numpy()) for of_runs in means))
+
+
+def _welch(first: tuple[float, float, int], second: tuple[float, float, int]) -> tuple[float, float, float]:
     """Difference of two means that are no pairs, its standard error, degrees of freedom."""
-    (mean, error, degrees), (mean2, error2, degrees2) = _drift(first), _drift(second)
+    (mean, error, degrees), (mean2, error2, degrees2) = first, second
     if not (degrees and degrees2):
         return mean2 - mean, np.nan, 0
     variance = error**2 + error2**2

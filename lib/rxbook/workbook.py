@@ -13,7 +13,18 @@ from typing import Any
 from IPython.display import Image, display
 from matplotlib.figure import Figure
 
-from rxbook import RxbookError, doctor, figures, function_cycles, measure, render, report, runs, summary
+from rxbook import (
+    RxbookError,
+    doctor,
+    figures,
+    function_cycles,
+    listing,
+    measure,
+    render,
+    report,
+    runs,
+    summary,
+)
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, MIN_BLOCKS, Plan, make_plan
 from rxbook.profile.bars import function_bars
@@ -92,7 +103,8 @@ def functions(variables: dict[str, Any]) -> tuple[dict[str, Table], Run | None]:
         measured = run("function_cycles", given)
         return report.function_tables(measured), measured
     place = {name: given.pop(name, "") for name in PLACE}
-    tables = function_cycles.comparison(before, after, make_plan(given))
+    lie = Path(place["runs_dir"] or runs.RUNS)
+    tables = function_cycles.comparison(before, after, make_plan(given), lie)
     if place["run_name"]:
         path = _path(str(place["runs_dir"]), str(place["run_name"]), "function_cycles")
         report.save_functions(path, tables)
@@ -122,7 +134,7 @@ def _measure(path: Path, plan: Plan, notebook: str) -> Run:
         report.save(finished)
         (path / "report.txt").write_text(summary.text(finished))
         folder.log("finished")
-        folder.finish(about)
+        folder.finish(about | listing.facts(finished))
     except BaseException as error:
         folder.log(f"interrupted: {type(error).__name__} {error}")
         folder.discard_if_empty()

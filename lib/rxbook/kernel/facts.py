@@ -245,6 +245,12 @@ def mitigations() -> dict[str, str]:
     return {name: text for name, text in said.items() if text and text != "Not affected"}
 
 
+def microcode() -> str | None:
+    """Revision of the CPU's microcode, "0x1000065"; None where the kernel does not say."""
+    found = re.search(r"^microcode\s*:\s*(\S+)$", _read("/proc/cpuinfo") or "", re.MULTILINE)
+    return found[1] if found else None
+
+
 def virtualised() -> bool | None:
     """Whether a hypervisor runs below this kernel; None where the CPU has no way to say."""
     flags = re.search(r"^flags\s*:(.*)$", _read("/proc/cpuinfo") or "", re.MULTILINE)

@@ -13,7 +13,6 @@ from rxbook.profile.tally import By, Inlined
 
 __all__ = ["files"]
 
-FORMS = {"text": render.text, "markdown": render.markdown, "html": render.html, "csv": render.csv}
 LABELS = ("before", "after")
 
 
@@ -33,8 +32,7 @@ def files(
 
     Raises RxbookError where a file cannot be read, or an option is none of those that there are.
     """
-    if form not in FORMS:
-        raise RxbookError(f"--format {form}: say one of {', '.join(FORMS)}")
+    rendered = render.in_form(form)
     if by not in (None, *get_args(By)):
         raise RxbookError(f"--by {by}: say one of {', '.join(get_args(By))}")
     if inlined not in get_args(Inlined):
@@ -57,7 +55,7 @@ def files(
         children=children,
         inlined=inlined,
     )
-    return FORMS[form](table)
+    return rendered(table)
 
 
 def _source(paths: Sequence[Path]) -> str:
