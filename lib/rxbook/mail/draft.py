@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A draft mail with a block as its body, as a file for a mail program or git send-email. Nothing is sent.
+
+Plain text in 7 bits, not format=flowed, without the quoted original: what to quote is the author's to say. X-Unsent
+makes mail programs open it as a draft. Date and Message-ID are left to whoever sends it.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from collections.abc import Iterable, Sequence
+from email.headerregistry import Address
+from email.message import EmailMessage
+from pathlib import Path
+
+from rxbook import RxbookError
+from rxbook.mail import placing
+from rxbook.mail.block import Block
+
+__all__ = ["ATTACHABLE", "original", "write"]
+
+ATTACHABLE = {
+    "text": ("report.txt", "text", "plain"),
+    "html": ("report.html", "text", "html"),
+    "ipynb": ("notebook.ipynb", "application", "x-ipynb+json"),
+}
+"""What --attach takes: the file of the run, and its MIME type."""
+
+LISTS = {"vger.kernel.org", "kvack.org", "lists.sourceforge.net"}
+"""Hosts of mailing lists, beside those named lists.* and *.kernel.org."""
+
+MESSAGE_ID = re.compile(r"<[^<>\s]+>")
+
+
+def write(block: Block, path: Path, run: Path, reply: Path | None, attach: Sequence[str]) -> list[str]:
+    """Write the draft; returns what its author must know before sending it.
+
+    reply: the mail it answers, see `original`; without one it is a new mail. attach: names of ATTACHABLE.
+    Raises RxbookError where the file exists, the mail cannot be read, or the run has not what is to be attached.
+    """
+    mail, said = EmailMessage(), []
+    sender = _sender()
+    if sender:
+        mail["From"] = sender
+    said += _answer(mail, _read(reply), reply.name, sender) if reply else []
+    if not reply:
+        mail["Subject"] = _one_line(block.subject)
+    mail["X-Unsent"] = "1"
+    mail.set_content(block.indented, charset="us-ascii", cte="7bit")
+    _attach(mail, run, attach)
+    said += _refusing(mail) if attach else []
+    try:
+        with open(path, "xb") as file:
+            file.write(mail.as_bytes(policy=_policy(mail)))
+    except FileExistsError:
+        raise RxbookError(f"{path} exists already: name a new file") from None
+    except OSError as error:
+        raise RxbookError(f"{path}: {error.strerror}") from None
+    return [f"draft in {path}; nothing is sent", *said]
+
+
+def original(series: Sequence[Path]) -> Path:
+    """The mail of a patch series that a reply answers: its cover letter, else its first patch.
+
+    series: a folder or files, as git format-patch writes them. Raises RxbookError where there is none.
+    """
+    files = [
+        file for given in series for file in (sorted(given.glob("*.patch")) if given.is_dir() else [given])
+    ]
+    if not files:
+        raise RxbookError(f"{', '.join(map(str, series))} holds no *.patch: name what git format-patch wrote")
+    covers = [file for file in files if re.search(r"\b0+/\d+\]", str(_read(file)["Subject"] or ""))]
+    return (covers or files)[0]
+
+
+def _read(path: Path) -> EmailMessage:
+    """The first message of a file: of an mbox, too."""
+    try:
+        found = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+    except OSError as error:
+        raise RxbookError(f"{path}: {error.strerror}; name a file that holds a mail") from None
+    if not found["From"] or not found["Subject"]:
+        lacking = " and ".join(name for name in ("From", "Subject") if not found[name])
+        raise RxbookError(f"{path} is no mail: it has no header {lacking}; save it as a raw message or mbox")
+    return found
+
+
+def _answer(mail: EmailMessage, answered: EmailMessage, name: str, sender: Address | None) -> list[str]:
+    """Set the headers of a reply to all but oneself; returns what is lacking."""
+    own = {sender.addr_spec.lower()} if sender else set()
+    author, others = (
+        _addresses(answered, "Reply-To", "From"),
+        _addresses(answered, "To"),
+    )
+    copied = _addresses(answered, "Cc")
+    to = _without(author, own)
+    to, rest = (to, [*others, *copied]) if to else (_without(others, own), copied)
+    seen = own | {one.addr_spec.lower() for one in to}
+    said = []
+    for header, people in (("To", to), ("Cc", _without(rest, seen))):
+        if people:
+            mail[header] = people
+    if not to:
+        said.append(f"{name} names nobody but you: fill in To and Cc")
+    mail["Subject"] = "Re: " + re.sub(
+        r"^(re:\s*)+", "", _one_line(str(answered["Subject"])), flags=re.IGNORECASE
+    )
+    thread = MESSAGE_ID.findall(str(answered["Message-ID"] or ""))[:1]
+    if not thread:
+        said.append(f"{name} has no Message-ID, so the draft is in no thread: name the mail as it was sent")
+        return said
+    before = MESSAGE_ID.findall(str(answered["References"] or answered["In-Reply-To"] or ""))
+    mail["In-Reply-To"] = thread[0]
+    mail["References"] = " ".join(dict.fromkeys([*before, *thread]))
+    return said
+
+
+def _addresses(mail: EmailMessage, *names: str) -> list[Address]:
+    """Of the first of these headers that has any. What is no address that a 7-bit header can hold is left out."""
+    for name in names:
+        found = [one for header in mail.get_all(name, []) for one in getattr(header, "addresses", ())]
+        kept = [
+            Address(_one_line(one.display_name), one.username, one.domain)
+            for one in found
+            if one.username and one.domain and one.addr_spec.isascii() and one.addr_spec.isprintable()
+        ]
+        if kept:
+            return kept
+    return []
+
+
+def _without(people: Iterable[Address], seen: set[str]) -> list[Address]:
+    kept = {one.addr_spec.lower(): one for one in reversed(list(people))}
+    return [one for key, one in reversed(kept.items()) if key not in seen]
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _sender() -> Address | None:
+    """Who writes, as git knows him; None where it does not."""
+    try:
+        name, address = (
+            placing.git("config", "--get", f"user.{key}").decode().strip() for key in ("name", "email")
+        )
+        return Address(_one_line(name), addr_spec=address)
+    except (RxbookError, UnicodeDecodeError, email.errors.HeaderParseError, ValueError, IndexError):
+        return None
+
+
+def _attach(mail: EmailMessage, run: Path, names: Sequence[str]) -> None:
+    for name in dict.fromkeys(names):
+        if name not in ATTACHABLE:
+            raise RxbookError(f"--attach {name}: choose {', '.join(ATTACHABLE)}")
+        file, kind, subtype = ATTACHABLE[name]
+        try:
+            content = (run / file).read_bytes()
+        except FileNotFoundError:
+            raise RxbookError(f"{run.name} has no {file} to attach") from None
+        if kind == "text":
+            mail.add_attachment(content.decode(), subtype=subtype, filename=file)
+        else:
+            mail.add_attachment(content, maintype=kind, subtype=subtype, filename=file)
+
+
+def _refusing(mail: EmailMessage) -> list[str]:
+    people = [one for header in ("To", "Cc") if mail[header] for one in mail[header].addresses]
+    return [
+        f"WARNING: {one.addr_spec} is a mailing list: kernel lists want plain text without attachments, and refuse "
+        "HTML; take it out, or leave --attach out"
+        for one in people
+        if one.domain in LISTS or one.domain.startswith("lists.") or one.domain.endswith(".kernel.org")
+    ]
+
+
+def _policy(mail: EmailMessage) -> email.policy.EmailPolicy:
+    """Lines of 78, but never a Message-ID cut or encoded: a header grows with its longest word."""
+    longest = max((len(word) for value in mail.values() for word in str(value).split()), default=0)
+    return email.policy.SMTP.clone(linesep="\n", cte_type="7bit", max_line_length=max(78, longest + 14))
