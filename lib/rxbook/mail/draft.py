@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from email.headerregistry import Address
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 from rxbook import RxbookError
 from rxbook.mail import placing
@@ -71,7 +72,7 @@ def original(series: Sequence[Path]) -> Path:
     ]
     if not files:
         raise RxbookError(f"{', '.join(map(str, series))} holds no *.patch: name what git format-patch wrote")
-    covers = [file for file in files if re.search(r"\b0+/\d+\]", str(_read(file)["Subject"] or ""))]
+    covers = [file for file in files if re.search(r"\b0+/\d+\]", _words(_read(file), "Subject"))]
     return (covers or files)[0]
 
 
@@ -81,22 +82,32 @@ def _read(path: Path) -> EmailMessage:
         found = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
     except OSError as error:
         raise RxbookError(f"{path}: {error.strerror}; name a file that holds a mail") from None
-    if not found["From"] or not found["Subject"]:
-        lacking = " and ".join(name for name in ("From", "Subject") if not found[name])
+    lacking = " and ".join(name for name in ("From", "Subject") if not _header(found, name))
+    if lacking:
         raise RxbookError(f"{path} is no mail: it has no header {lacking}; save it as a raw message or mbox")
     return found
+
+
+def _header(mail: EmailMessage, name: str) -> list[Any]:
+    """All headers of this name, parsed. Raises RxbookError where one cannot be."""
+    try:
+        return mail.get_all(name, [])
+    except (ValueError, LookupError, AttributeError, TypeError, email.errors.MessageError) as error:
+        raise RxbookError(f"the mail's header {name} cannot be read: {_one_line(str(error))}") from None
+
+
+def _words(mail: EmailMessage, *names: str) -> str:
+    """The first of these headers that is there, on one line."""
+    return next((_one_line(str(header)) for name in names for header in _header(mail, name)), "")
 
 
 def _answer(mail: EmailMessage, answered: EmailMessage, name: str, sender: Address | None) -> list[str]:
     """Set the headers of a reply to all but oneself; returns what is lacking."""
     own = {sender.addr_spec.lower()} if sender else set()
-    author, others = (
-        _addresses(answered, "Reply-To", "From"),
-        _addresses(answered, "To"),
-    )
-    copied = _addresses(answered, "Cc")
-    to = _without(author, own)
-    to, rest = (to, [*others, *copied]) if to else (_without(others, own), copied)
+    others, copied = _addresses(answered, "To"), _addresses(answered, "Cc")
+    to, rest = _without(_addresses(answered, "Reply-To", "From"), own), [*others, *copied]
+    if not to:  # one's own mail
+        to, rest = _without(others, own), copied
     seen = own | {one.addr_spec.lower() for one in to}
     said = []
     for header, people in (("To", to), ("Cc", _without(rest, seen))):
@@ -104,14 +115,12 @@ def _answer(mail: EmailMessage, answered: EmailMessage, name: str, sender: Addre
             mail[header] = people
     if not to:
         said.append(f"{name} names nobody but you: fill in To and Cc")
-    mail["Subject"] = "Re: " + re.sub(
-        r"^(re:\s*)+", "", _one_line(str(answered["Subject"])), flags=re.IGNORECASE
-    )
-    thread = MESSAGE_ID.findall(str(answered["Message-ID"] or ""))[:1]
+    mail["Subject"] = "Re: " + re.sub(r"^(re:\s*)+", "", _words(answered, "Subject"), flags=re.IGNORECASE)
+    thread = MESSAGE_ID.findall(_words(answered, "Message-ID"))[:1]
     if not thread:
         said.append(f"{name} has no Message-ID, so the draft is in no thread: name the mail as it was sent")
         return said
-    before = MESSAGE_ID.findall(str(answered["References"] or answered["In-Reply-To"] or ""))
+    before = MESSAGE_ID.findall(_words(answered, "References", "In-Reply-To"))
     mail["In-Reply-To"] = thread[0]
     mail["References"] = " ".join(dict.fromkeys([*before, *thread]))
     return said
@@ -120,7 +129,7 @@ def _answer(mail: EmailMessage, answered: EmailMessage, name: str, sender: Addre
 def _addresses(mail: EmailMessage, *names: str) -> list[Address]:
     """Of the first of these headers that has any. What is no address that a 7-bit header can hold is left out."""
     for name in names:
-        found = [one for header in mail.get_all(name, []) for one in getattr(header, "addresses", ())]
+        found = [one for header in _header(mail, name) for one in getattr(header, "addresses", ())]
         kept = [
             Address(_one_line(one.display_name), one.username, one.domain)
             for one in found
