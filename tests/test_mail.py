@@ -3,8 +3,10 @@
 
 import email
 import email.policy
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +14,11 @@ from pathlib import Path
 import pytest
 
 import simulated_runs
+import synthetic_profiles
 from rxbook import RxbookError, cli, runs
 from rxbook.mail import draft, placing
 from rxbook.mail.block import Block, block, plain
+from rxbook.profile import saved
 
 HOSTILE = "--- a\n\ndiff -u\nFrom x Mon Sep 17 00:00:00 2001\n+++ b\n-- \n#1\nIndex: c\nMachine: d\n"
 """Lines that git, or a mailbox, would take for something else in the first column."""
@@ -67,25 +71,40 @@ def rxbook(monkeypatch, capsys):
     return call
 
 
-@pytest.fixture
-def repo(tmp_path, monkeypatch):
-    """A repository of two commits, in the current directory; nothing of the user's configuration counts."""
-    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
-        monkeypatch.setenv(name, os.devnull)
-    for name in [name for name in os.environ if name.startswith("GIT_") and "CONFIG" not in name]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    path = tmp_path / "repo"
+@pytest.fixture(scope="module")
+def two_commits(tmp_path_factory):
+    """A repository on branch main, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "repo"
     path.mkdir()
-    monkeypatch.chdir(path)
-    git("init", "-q", "-b", "main")
-    git("config", "user.name", "D\u00e9v Eloper")
-    git("config", "user.email", "dev@example.org")
-    for number in (1, 2):
-        (path / "file").write_text("".join(f"{line}\n" for line in range(number)))
-        git("add", "file")
-        git("commit", "-q", "-m", f"net: change {number}\n\nWhy.\n\nSigned-off-by: Dev <dev@example.org>")
+    with pytest.MonkeyPatch.context() as patch:
+        alone(patch, path.parent)
+        patch.chdir(path)
+        git("init", "-q", "-b", "main")
+        git("config", "user.name", "D\u00e9v Eloper")
+        git("config", "user.email", "dev@example.org")
+        for number in (1, 2):
+            (path / "file").write_text("".join(f"{line}\n" for line in range(number)))
+            git("add", "file")
+            git("commit", "-q", "-m", f"net: change {number}\n\nWhy.\n\nSigned-off-by: Dev <dev@example.org>")
     return path
+
+
+@pytest.fixture
+def repo(two_commits, tmp_path, monkeypatch):
+    """A repository of two commits, which is the current directory."""
+    alone(monkeypatch, tmp_path)
+    path = Path(shutil.copytree(two_commits, tmp_path / "repo"))
+    monkeypatch.chdir(path)
+    return path
+
+
+def alone(patch, home):
+    """Nothing of the user's configuration counts for git."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        patch.delenv(name)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        patch.setenv(name, os.devnull)
+    patch.setenv("HOME", str(home))
 
 
 def git(*words, given=None):
@@ -212,6 +231,63 @@ def test_a_folder_of_compared_inputs_has_its_tables_as_written(tmp_path):
     assert found.subject == "64 x IP/UDP: functions from a and b" and found.others == ("functions_2",)
     assert found.indented.splitlines()[2] == "  --- share ---"
     assert block(tmp_path, ["functions_2"]).text == "second\n"
+
+
+# --- the block of functions
+
+
+def profiled(path, shapes, lost=0, **parameters):
+    """A SIMULATED run of function_cycles: its windows, and two recordings of each cell."""
+    run = simulated_runs.finished(
+        path, **({"udp_csum": "computed"} | parameters), shapes=shapes, frame_sizes=1518
+    )
+    (path / "profiles").mkdir()
+    for number, cell in enumerate(run.plan.cells("simulated")):
+        for repeat in (1, 2):
+            name = path / "profiles" / f"cell-{number}-{repeat}"
+            made_up = synthetic_profiles.profile(
+                {"inet_gro_receive": 100 + 50 * number, "csum_partial": 300, "memcpy": 90, "ip_rcv": 5},
+                lost=lost, comm="cpumap",
+            )  # fmt: skip
+            saved.save(made_up, name.with_suffix(".csv"))
+            name.with_suffix(".json").write_text(json.dumps({"cell": cell.model_dump(), "task": "cpumap"}))
+    return path
+
+
+def test_a_run_of_functions_shows_its_largest_and_what_was_sent(tmp_path):
+    found = block(profiled(tmp_path / "run", "ip-udp"))
+    lines = found.text.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 70 and found.text.startswith("Functions by share of ")
+    for answer in (
+        "1 x IP/UDP: 1518-byte frames, UDP checksum computed",
+        "cpumap",
+        "2 for each column",
+        "Machine: ",
+    ):
+        assert answer in " ".join(found.text.split())
+    rows = [line.split()[0] for line in lines if re.search(r"\d\.\d\d", line)]
+    assert {"GRO", "checksum", "inet_gro_receive", "csum_partial", "memcpy"} <= set(
+        rows
+    ) and "ip_rcv" not in rows
+    assert found.text.count("1518-byte") == 1 and "ns per packet" not in found.text
+    assert {"functions_1", "gro"} <= set(found.others)
+
+
+def test_many_shapes_show_families_and_every_warning(tmp_path):
+    found = block(profiled(tmp_path / "run", "ip-udp,ipip-udp,ip-tcp,ipip-tcp", lost=7))
+    said = " ".join(found.text.split())
+    assert "csum_partial" not in said and len(re.findall(r"checksum \d\d\.\d\d", said)) == 4
+    for shape in ("1 x IP/UDP", "1 x IP/IP/UDP", "1 x IP/TCP", "1 x IP/IP/TCP"):
+        assert f"{shape}: 1518-byte" in said and f"WARNING: {shape}: GRO off: 14 samples were lost" in said
+
+
+def test_functions_that_were_asked_for_are_all_shown(tmp_path):
+    found = block(profiled(tmp_path / "run", "ip-udp", functions="ip_rcv,inet_gro_receive"))
+    assert (
+        "\nip_rcv " in found.text
+        and "\ninet_gro_receive " in found.text
+        and "\ncsum_partial" not in found.text
+    )
 
 
 # --- a changelog that has the block, as pasted

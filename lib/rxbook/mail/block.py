@@ -52,7 +52,7 @@ def block(path: Path, names: Sequence[str] = ()) -> Block:
     """The block of a run, at most 72 columns wide when indented.
 
     names: the tables, as their files are called; default: the table by variant, or a short one of functions for
-    a run of function_cycles. A folder of compared inputs has its tables as they were written.
+    a run of function_cycles. A folder of compared inputs has its tables as they were written, 74 columns when indented.
     Raises RxbookError where there is no such run or table, nothing was measured, or a label is not ASCII.
     """
     name = path.resolve().name
@@ -137,15 +137,9 @@ def _short(tables: Sequence[Table], top: int, recorded: str) -> Table:
         rows += table.sections[-1].rows[:top]
         cells = tuple(tuple(row[place] for place in shares) for row in rows if row)
         sections.append(Section(f"{_shape(table)}: {table.notes[0].rstrip('.')}", cells))  # what was sent
-    notes = [
-        *_warnings(tables),
-        *(note for note in tables[0].notes if _holds_for_all(note, tables)),
-        recorded,
-    ]
-    notes.append(
-        "Sums of functions"
-        + (", then functions." if top else "; the functions are in functions_1 and so on.")
-    )
+    shared = [note for note in tables[0].notes[1:] if _holds_for_all(note, tables)]
+    below = "below them functions" if top else "the functions are in functions_1 and so on"
+    notes = [*_warnings(tables), *shared, recorded, f"GRO and the like are sums of functions; {below}."]
     what = tables[0].title.rpartition(": ")[2]
     what = what[0].upper() + what[1:]
     return replace(tables[0], title=what, columns=columns, sections=tuple(sections), notes=tuple(notes))

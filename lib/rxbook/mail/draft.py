@@ -8,6 +8,7 @@ makes mail programs open it as a draft. Date and Message-ID are left to whoever 
 from __future__ import annotations
 
 import email
+import email.errors
 import email.policy
 import re
 from collections.abc import Iterable, Sequence
