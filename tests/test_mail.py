@@ -9,9 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import simulated_runs
 import synthetic_profiles
@@ -440,6 +443,27 @@ def test_a_file_that_cannot_hold_it_is_refused_and_kept(tmp_path, text, said):
     assert (tmp_path / "file").read_text() == text
 
 
+PIECES = [
+    b"---", b"", b"From: a@b", b"Subject: x", b"Dev (2):", b"  net: y", b"text \xff\r text", b"-- ", b"2.39", b"Cc: a@b",
+    b"[begin: rxbook mail other]", b"[end: rxbook mail other]", b"From " + b"0" * 40 + b" Mon",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES)), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+def test_writing_only_adds_to_a_file_and_writing_again_changes_nothing(lines, end, ended):
+    before = end.join([*lines, b""] if ended else lines)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        file.write_bytes(before)
+        placing.cover(Block("a-run", "", "x\n"), file)
+        after = file.read_bytes()
+        placing.cover(Block("a-run", "", "x\n"), file)
+        assert file.read_bytes() == after
+    first = after.index(b"[begin: rxbook mail a-run]")
+    same = next(at for at in range(first, -1, -1) if before.startswith(after[:at]))
+    assert after.endswith(before[same:]) and after.count(b"[begin: rxbook mail a-run]") == 1
+
+
 # --- drafts
 
 
@@ -475,6 +499,8 @@ def test_a_reply_goes_to_all_but_oneself_in_the_same_thread(rxbook, run, repo):
         (b"To: ", b"Reply-To: list@example.org\nTo: ", "To", "list@example.org"),
         (b"<2@", b"<" + b"2" * 150 + b"@", "In-Reply-To", f"<{'2' * 150}@example.org>"),
         (b"net:\n", b"=?utf-8?q?a=0A=0Db?=\n", "Subject", "Re: [PATCH net-next 0/1] a b faster"),
+        (b"<other@example.org>", b'<"o t"@example.org>', "Cc", "netdev@vger.kernel.org"),
+        (b"<1@example.org>\n\n", b"<=?utf-8?q?=FF?=>\n\n", "References", "<0@example.org> <2@example.org>"),
         (b"netdev@vger.kernel.org", b"undisclosed-recipients:;", "Cc", "Other <other@example.org>"),
     ],
 )

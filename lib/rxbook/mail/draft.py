@@ -33,7 +33,11 @@ ATTACHABLE = {
 LISTS = {"vger.kernel.org", "kvack.org", "lists.sourceforge.net"}
 """Hosts of mailing lists, beside those named lists.* and *.kernel.org."""
 
-MESSAGE_ID = re.compile(r"<[^<>\s]+>")
+MESSAGE_ID = re.compile(r"<((?!=\?)[!-;=?-~])+>")
+"""ASCII, and nothing that a header would take for an encoded word."""
+
+ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"
+ADDRESS = re.compile(rf"{ATOM}(\.{ATOM})*@{ATOM}(\.{ATOM})*", re.ASCII)
 
 
 def write(block: Block, path: Path, run: Path, reply: Path | None, attach: Sequence[str]) -> list[str]:
@@ -102,39 +106,48 @@ def _words(mail: EmailMessage, *names: str) -> str:
     return next((_one_line(str(header)) for name in names for header in _header(mail, name)), "")
 
 
+def _message_ids(mail: EmailMessage, *names: str) -> list[str]:
+    return [found[0] for found in MESSAGE_ID.finditer(_words(mail, *names))]
+
+
 def _answer(mail: EmailMessage, answered: EmailMessage, name: str, sender: Address | None) -> list[str]:
     """Set the headers of a reply to all but oneself; returns what is lacking."""
     own = {sender.addr_spec.lower()} if sender else set()
-    others, copied = _addresses(answered, "To"), _addresses(answered, "Cc")
-    to, rest = _without(_addresses(answered, "Reply-To", "From"), own), [*others, *copied]
+    said: list[str] = []
+    others, copied = (_addresses(answered, said, name) for name in ("To", "Cc"))
+    to, rest = _without(_addresses(answered, said, "Reply-To", "From"), own), [*others, *copied]
     if not to:  # one's own mail
         to, rest = _without(others, own), copied
     seen = own | {one.addr_spec.lower() for one in to}
-    said = []
     for header, people in (("To", to), ("Cc", _without(rest, seen))):
         if people:
             mail[header] = people
     if not to:
         said.append(f"{name} names nobody but you: fill in To and Cc")
     mail["Subject"] = "Re: " + re.sub(r"^(re:\s*)+", "", _words(answered, "Subject"), flags=re.IGNORECASE)
-    thread = MESSAGE_ID.findall(_words(answered, "Message-ID"))[:1]
+    thread = _message_ids(answered, "Message-ID")[:1]
     if not thread:
         said.append(f"{name} has no Message-ID, so the draft is in no thread: name the mail as it was sent")
         return said
-    before = MESSAGE_ID.findall(_words(answered, "References", "In-Reply-To"))
+    before = _message_ids(answered, "References", "In-Reply-To")
     mail["In-Reply-To"] = thread[0]
     mail["References"] = " ".join(dict.fromkeys([*before, *thread]))
     return said
 
 
-def _addresses(mail: EmailMessage, *names: str) -> list[Address]:
-    """Of the first of these headers that has any. What is no address that a 7-bit header can hold is left out."""
+def _addresses(mail: EmailMessage, said: list[str], *names: str) -> list[Address]:
+    """Of the first of these headers that has any. What a 7-bit header cannot hold is left out, and said."""
     for name in names:
         found = [one for header in _header(mail, name) for one in getattr(header, "addresses", ())]
-        kept = [
-            Address(_one_line(one.display_name), one.username, one.domain)
+        said += [
+            f"left out of the draft: {_one_line(str(one))}, no plain address, in {name}"
             for one in found
-            if one.username and one.domain and one.addr_spec.isascii() and one.addr_spec.isprintable()
+            if not ADDRESS.fullmatch(one.addr_spec)
+        ]
+        kept = [
+            Address(_one_line(one.display_name), addr_spec=one.addr_spec)
+            for one in found
+            if ADDRESS.fullmatch(one.addr_spec)
         ]
         if kept:
             return kept

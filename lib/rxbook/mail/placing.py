@@ -39,9 +39,8 @@ def note(block: Block, commit: str) -> str:
         gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
         after = before + gap + _marked(block, block.text, b"\n")
     stored = git("hash-object", "-w", "--stdin", given=after).decode().strip()
-    git(
-        "notes", f"--ref={REF}", "add", "-f", "-C", stored, found
-    )  # -C, as -F would tidy the user's own blanks
+    # -C, as -F would tidy the user's own blanks
+    git("notes", f"--ref={REF}", "add", "-f", "-C", stored, found)
     return (
         f"{'replaced in' if done else 'stored in'} the note of {found[:12]}; git format-patch --notes={REF} puts it "
         f"below ---\n(git config notes.rewriteRef refs/notes/{REF} lets notes follow a rebase)"
