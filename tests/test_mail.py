@@ -444,8 +444,8 @@ def test_a_file_that_cannot_hold_it_is_refused_and_kept(tmp_path, text, said):
 
 
 PIECES = [
-    b"---", b"", b"From: a@b", b"Subject: x", b"Dev (2):", b"  net: y", b"text \xff\r text", b"-- ", b"2.39", b"Cc: a@b",
-    b"[begin: rxbook mail other]", b"[end: rxbook mail other]", b"From " + b"0" * 40 + b" Mon",
+    b"---", b"", b"From: a@b", b"Subject: x", b"Dev (2):", b"  net: y", b"text \xff\r text", b"-- ", b"2.39",
+    b"Cc: a@b", b"[begin: rxbook mail other]", b"[end: rxbook mail other]", b"From " + b"0" * 40 + b" Mon",
 ]  # fmt: skip
 
 
