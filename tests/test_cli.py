@@ -15,7 +15,7 @@ from perf_files import Recording
 from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
 
-COMMANDS = ["clean", "compare", "doctor", "parameters", "perf", "run", "runs", "scrub", "show"]
+COMMANDS = ["clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "show"]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -231,7 +231,8 @@ def test_the_terminal_shows_the_table_and_where_all_lies(by_command):
     table = (by_command.path / "tables" / "gro.txt").read_text()
     assert table.strip() in shown and "UDP GRO, Mpps" in table
     assert max(map(len, table.splitlines())) <= 72 and table.isascii()
-    for name in ("", "/report.html", "/tables/gro.txt"):
+    assert f"\nfor a mail  rxbook mail runs/{by_command.path.name}\n" in shown
+    for name in ("", "/report.html"):
         assert re.search(rf"^[a-z ]+  runs/{by_command.path.name}{name}$", shown, re.MULTILINE)
     assert "Traceback" not in by_command.chapters["finished"].err
 

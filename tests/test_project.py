@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from rxbook import runs
-from rxbook.plan import Plan
+from rxbook.plan import INPUTS, Plan
 
 ROOT = runs.ROOT
 BIN = Path(sys.executable).parent
@@ -155,7 +155,7 @@ def test_what_the_readme_names_is_there(readme):
     for link in re.findall(r"\]\(([^)#]+)\)", readme):
         assert re.match(r"https?:", link) or (ROOT / link).exists(), link
     for name in re.findall(r"`(\w+)=[^`]*`", readme) + re.findall(r"--set (\w+)=", readme):
-        assert name in Plan.model_fields, name
+        assert name in (*Plan.model_fields, *INPUTS), name
     assert not re.search(r"^(TABLE|BENCH|WINDOWS)$", readme, re.MULTILINE)
 
 

@@ -204,6 +204,33 @@ def show(
 
 
 @app.command()
+def mail(
+    run: Annotated[str, typer.Argument(help="a run, by name or folder")],
+    table: Annotated[list[str] | None, typer.Option(help="a table by its file's name; repeatable")] = None,
+    note: Annotated[
+        str | None, typer.Option(metavar="COMMIT", help="store as its git note, in refs/notes/perf")
+    ] = None,
+    cover: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write into a cover letter or patch file")
+    ] = None,
+    draft: Annotated[Path | None, typer.Option(metavar="FILE", help="write a draft mail, a new .eml")] = None,
+    reply_to: Annotated[
+        Path | None, typer.Option(metavar="MAIL", help="the draft answers this mail, a file")
+    ] = None,
+    series: Annotated[
+        list[Path] | None, typer.Option(metavar="PATCHES", help="the draft answers this series; repeatable")
+    ] = None,
+    attach: Annotated[
+        list[str] | None, typer.Option(help="to the draft: text, html or ipynb; repeatable")
+    ] = None,
+) -> None:
+    """Print a run's tables to paste into a patch mail, or write them where git takes them. Sends nothing."""
+    from rxbook import mail as mails
+
+    mails.write(run, table or [], note, cover, draft, reply_to, series or [], attach or [])
+
+
+@app.command()
 def scrub(
     run: Annotated[str, typer.Argument(help=f"a finished run: {NAMING}")],
     folder: Annotated[Path, typer.Argument(help="a new folder for the copy")],

@@ -185,9 +185,8 @@ def _conclude(path: Path, notebook: str) -> None:
                 print("\n" + render.text(table))
     print(f"page        {_shown(path / 'report.html')}")
     if read or not run.recorded:
-        print(
-            f"run folder  {_shown(path)}\nfor a mail  {_shown(path / 'tables' / report.SHOWN[notebook][0])}.txt"
-        )
+        named = path.name if path.parent == runs.RUNS else _shown(path)
+        print(f"run folder  {_shown(path)}\nfor a mail  rxbook mail {named}")
 
 
 def _shown(path: Path) -> str:
