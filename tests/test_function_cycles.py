@@ -10,6 +10,7 @@ import synthetic_profiles
 from rxbook import RxbookError, function_cycles, profile, workbook
 from rxbook.plan import make_plan
 from rxbook.profile import saved
+from rxbook.profile.functions import Column, function_table
 from rxbook.profile.tasks import only_task
 
 SHOWN = make_plan({})
@@ -101,6 +102,17 @@ def test_a_saved_profile_is_read_as_it_was(tmp_path):
     assert found.lost == 7 and found.events["cycles"].samples == 40
     columns = ["event", "symbol", "kind", "samples", "share"]
     assert found.functions[columns].astype(object).equals(whole.functions[columns].astype(object))
+
+
+def test_a_saved_profile_keeps_how_functions_were_inlined(tmp_path):
+    counts = {"ip_rcv": 60, "csum_fold": 30, "from32to16": 20}
+    held, through = [None, "ip_rcv", "ip_rcv"], [None, None, "csum_fold"]
+    whole = synthetic_profiles.profile(counts, kind=["k", "i", "i"], within=held, through=through)
+    saved.save(whole, tmp_path / "cell.csv")
+    found = profile.load(tmp_path / "cell.csv")
+    assert found.events["cycles"].samples == 60 and found.functions["own_samples"].tolist() == [30, 10, 20]
+    table = function_table({"a": Column([found])}, inlined="apart", families={"fold": ["csum_fold"]})
+    assert synthetic_profiles.line(table, "fold")["samples"] == 30
 
 
 def test_a_damaged_saved_profile_is_refused(tmp_path):
