@@ -14,7 +14,7 @@ from rxbook.profile import COLUMNS, INLINED_COLUMNS, EventTotals, Profile, inlin
 from rxbook.profile.eventnames import type_name
 from rxbook.profile.folding import Counts
 from rxbook.profile.perfdata import PerfData
-from rxbook.profile.resolved import Functions
+from rxbook.profile.resolved import Functions, Inlined
 
 
 def load(
@@ -58,14 +58,17 @@ def function_frame(data: PerfData, counts: Counts, functions: Functions, childre
     """One row per (event, comm, cpu, dso, symbol), see Profile, largest first."""
     classes, groups = _classes(data, counts)
     wide = np.int64(len(functions.dso) + 1)
-    here, own, both = (
-        _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
-        for group, function in (
-            _sampled(counts, functions),
-            _innermost(counts, functions),
-            _callers(counts, functions) if children else _innermost(counts, functions),
-        )
+
+    def summed(group: np.ndarray, function: np.ndarray) -> _Sums:
+        return _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
+
+    here = summed(*_sampled(counts, functions))
+    own = (
+        here
+        if functions.leaf_inlined is None
+        else summed(*_innermost(counts, functions.leaf_inlined, functions))
     )
+    both = summed(*_callers(counts, functions)) if children else here
     keys = np.unique(np.concatenate([here.keys, own.keys, both.keys]))
     row_class, row_function = classes[keys // wide], keys % wide
     frame = pd.DataFrame(
@@ -117,13 +120,10 @@ def _sampled(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarr
     return _once(np.append(group, at_leaf), np.append(function, inlined), functions)
 
 
-def _innermost(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+def _innermost(counts: Counts, inlined: Inlined, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
     """(group, function): the one function that a group's samples are in and in no function inlined deeper."""
-    group, function = np.arange(len(counts.leaf)), functions.leaf[counts.leaf]
-    if functions.leaf_inlined is None:
-        return group, function
-    inner = functions.leaf_inlined.innermost(counts.leaf)
-    return group, np.where(inner >= 0, inner, function)
+    inner = inlined.innermost(counts.leaf)
+    return np.arange(len(inner)), np.where(inner >= 0, inner, functions.leaf[counts.leaf])
 
 
 def _callers(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
