@@ -265,6 +265,19 @@ def test_what_was_called_is_looked_up_before_where_the_call_returns_to(tmp_path,
     assert (relay["samples"], relay["children_samples"]) == (0, 1)
 
 
+def test_children_count_a_function_once_that_was_inlined_in_two_ways(tmp_path, program):
+    at, loads = symbol_at(program), elf.Elf(str(program)).loads
+    start, size = at["more"]
+    chains = addr2line(program, range(start, start + size))
+    deep, after = chains.index(["inner", "middle", "more"]), chains.index(["inner", "more"]) + 1
+    assert chains[after] == ["inner", "more"]
+    sampled, caller = (0x400000 + offset_of(start + n, loads) for n in (deep, after))
+    path = recording_of(tmp_path, str(program), 0x400000, [sampled], chain=(USER_MARK, sampled, caller))
+    rows = profile.load(path, children=True, debug=[program]).functions
+    sums = rows.groupby("symbol")[["samples", "children_samples"]].sum()
+    assert sums.loc[["inner", "middle", "more"]].to_numpy().tolist() == [[1, 1]] * 3
+
+
 @pytest.mark.parametrize("moved", [0, 0x17200000])
 def test_a_kernel_may_have_stood_elsewhere(tmp_path, moved):
     source = SOURCE + 'const char linux_banner[] = "Linux";'
