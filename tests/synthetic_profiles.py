@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rxbook.profile import COLUMNS, EventTotals, Profile
+from rxbook.profile import COLUMNS, INLINED_COLUMNS, EventTotals, Profile
 from rxbook.profile.text_rows import typed
 
 KERNEL = "[kernel.kallsyms]"
@@ -14,12 +14,21 @@ CPP = "ns::table<key, std::vector<value, std::allocator<value>>>::insert(key con
 
 
 def profile(counts, event="cycles", lost=0, warnings=(), source="simulated.data (perf.data)", **fields):
-    """A profile of kernel functions with these samples; `fields` are columns for all or lists of one each."""
+    """A profile of kernel functions with these samples; `fields` are columns for all or lists of one each.
+
+    With `within`, and `through` where one is inlined into another, samples count what is inlined.
+    """
     frame = pd.DataFrame(
         {"event": event, "dso": KERNEL, "kind": "k", "symbol": list(counts), "samples": list(counts.values())}
     ).assign(**fields)
-    frame = frame.reindex(columns=[*COLUMNS, *(["within"] if "within" in frame else [])])
+    frame = frame.reindex(columns=[*COLUMNS, *(INLINED_COLUMNS if "within" in frame else [])])
     frame["period"] = frame["samples"] * 1000
+    if "within" in frame:
+        frame[["within", "through"]] = frame[["within", "through"]].astype("string")
+        holders = frame["through"].str.split("\n").str[-1].fillna(frame["within"])
+        held = frame.groupby(holders)["samples"].sum()
+        frame["own_samples"] = frame["samples"] - frame["symbol"].map(held).fillna(0).astype(int)
+        frame["own_period"] = frame["own_samples"] * 1000
     own = frame["kind"] != "i"
     total = int(frame["samples"][own].sum())
     frame["share"] = frame["samples"] / max(total, 1)

@@ -10,6 +10,7 @@ import synthetic_profiles
 from rxbook import RxbookError, function_cycles, profile, workbook
 from rxbook.plan import make_plan
 from rxbook.profile import saved
+from rxbook.profile.functions import Column, function_table
 from rxbook.profile.tasks import only_task
 
 SHOWN = make_plan({})
@@ -94,6 +95,19 @@ def test_a_long_thread_name_is_found_by_what_perf_keeps_of_it():
     assert only_task(whole, "cpumap/1/map:12345")[1] == 30
 
 
+def test_inlined_functions_of_a_thread_are_apart_in_its_part_too():
+    counts = {"ip_rcv": 60, "csum_fold": 30, "from32to16": 20, "udp_rcv": 40}
+    held, through = [None, "ip_rcv", "ip_rcv", None], [None, None, "csum_fold", None]
+    comm = ["cpumap/1/map:12"] * 3 + ["sshd"]
+    whole = synthetic_profiles.profile(counts, kind=[*"kiik"], within=held, through=through, comm=comm)
+    mine, samples, everything = only_task(whole, "cpumap/1/map:12")
+    assert (samples, everything) == (60, 100)
+    table = function_table({"a": Column([mine])}, inlined="apart")
+    assert synthetic_profiles.line(table, "csum_fold [i]")["share_percent"] == pytest.approx(100 / 6)
+    functions = table.frame[table.frame["row"] == "function"]
+    assert functions["share_percent"].sum() == pytest.approx(100)
+
+
 def test_a_saved_profile_is_read_as_it_was(tmp_path):
     whole = synthetic_profiles.profile({"inet_gro_receive": 30, "NA": 10}, lost=7)
     saved.save(whole, tmp_path / "cell.csv")
@@ -101,6 +115,17 @@ def test_a_saved_profile_is_read_as_it_was(tmp_path):
     assert found.lost == 7 and found.events["cycles"].samples == 40
     columns = ["event", "symbol", "kind", "samples", "share"]
     assert found.functions[columns].astype(object).equals(whole.functions[columns].astype(object))
+
+
+def test_a_saved_profile_keeps_how_functions_were_inlined(tmp_path):
+    counts = {"ip_rcv": 60, "csum_fold": 30, "from32to16": 20}
+    held, through = [None, "ip_rcv", "ip_rcv"], [None, None, "csum_fold"]
+    whole = synthetic_profiles.profile(counts, kind=["k", "i", "i"], within=held, through=through)
+    saved.save(whole, tmp_path / "cell.csv")
+    found = profile.load(tmp_path / "cell.csv")
+    assert found.events["cycles"].samples == 60 and found.functions["own_samples"].tolist() == [30, 10, 20]
+    table = function_table({"a": Column([found])}, inlined="apart", families={"fold": ["csum_fold"]})
+    assert synthetic_profiles.line(table, "fold")["samples"] == 30
 
 
 def test_a_damaged_saved_profile_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from rxbook import RxbookError, render
-from rxbook.profile import EventTotals
+from rxbook.profile import COLUMNS, EventTotals
 from rxbook.profile.functions import Column, function_table
 from rxbook.profile.shares import share_interval
 from rxbook.statistics import Interval
@@ -201,7 +201,7 @@ def test_inlined_functions_apart_from_their_callers_or_hidden(inlined):
     assert sum(apart.frame["share_percent"][apart.frame["row"] == "function"]) == pytest.approx(100)
     hidden = function_table({"a": Column([inlined])}, inlined="hidden")
     assert names(hidden) == ["ip_rcv", "tcp_gro_receive"]
-    without = replace(inlined, functions=inlined.functions.drop(columns="within"))
+    without = replace(inlined, functions=inlined.functions[COLUMNS])
     with pytest.raises(RxbookError, match="does not say where"):
         function_table({"a": Column([without])}, inlined="apart")
 
@@ -226,11 +226,22 @@ def test_a_long_name_keeps_its_mark():
 
 @pytest.mark.parametrize("inlined", ["shown", "apart", "hidden"])
 def test_the_sum_of_a_family_is_the_same_however_inlined_functions_are_shown(inlined):
-    counts = {"tcp_gro_receive": 300, "ip_rcv": 700, "csum_fold": 50, "gro_network_flush": 20, "gro_pull": 9}
-    held = [None, None, "tcp_gro_receive", "tcp_gro_receive", "ip_rcv"]
-    found = profile(counts, kind=["k", "k", "i", "i", "i"], within=held)
-    table = function_table({"a": Column([found])}, inlined=inlined)
-    assert line(table, "GRO")["samples"] == 309
+    counts = {"tcp_gro_receive": 300, "ip_rcv": 700, "csum_fold": 50, "gro_network_flush": 20, "gro_pull": 90}
+    counts |= {"skb_may_pull": 70, "gro_header": 60}
+    held = [None, None, "tcp_gro_receive", "tcp_gro_receive", "ip_rcv", "ip_rcv", "ip_rcv"]
+    through = [None] * 5 + ["gro_pull", "gro_pull\nskb_may_pull"]
+    found = profile(counts, kind=[*"kkiiiii"], within=held, through=through)
+    table = function_table({"a": Column([found])}, inlined=inlined, families={"skb": ["skb_*"]})
+    assert line(table, "GRO")["samples"] == 390 and line(table, "skb")["samples"] == 70
+
+
+@pytest.mark.parametrize("inlined", ["shown", "apart", "hidden"])
+def test_what_is_inlined_into_an_idle_function_is_idle_however_it_is_shown(inlined):
+    counts = {"ip_rcv": 300, "default_idle": 700, "sti": 600}
+    found = profile(counts, kind=[*"kki"], within=[None, None, "default_idle"])
+    table = function_table({"a": Column([found], Interval(100, 90, 110, 9))}, inlined=inlined)
+    assert line(table, "ip_rcv")["ns_per_packet"] == pytest.approx(100)
+    assert inlined == "hidden" or np.isnan(line(table, "sti [i]")["ns_per_packet"])
 
 
 # --- by dso, comm and cpu; events

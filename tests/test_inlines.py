@@ -25,6 +25,11 @@ inlined unsigned middle(unsigned x) { return inner(x) / 3 + 1; }
 __attribute__((noinline)) unsigned outer(unsigned x) { return middle(x) ^ 5; }
 __attribute__((noinline)) unsigned other(unsigned x) { return inner(x) ^ 7; }
 unsigned more(unsigned x) { if (x > 9) x = middle(x) + inner(x + 1); for (; x > 99; x /= 3) x += middle(x); return x; }
+inlined unsigned again(unsigned x) {
+  __attribute__((always_inline)) inline unsigned again(unsigned x) { return inner(x) / 5 + 2; }
+  return again(x * 3 + 1) / 7 + 3;
+}
+__attribute__((noinline)) unsigned nested(unsigned x) { return again(x) ^ 9; }
 inlined unsigned relay(unsigned x) { return outer(x) + outer(x + VARIANT); }
 int main(void) { unsigned x = 1; for (int n = 0; n < 2000000; n++) x = other(relay(x)); return x & 1; }
 """
@@ -91,6 +96,7 @@ def told(recorded, program):
 
 
 def row(found, symbol, within):
+    """Of a function that was inlined in one way there."""
     rows = found.functions
     rows = rows[(rows["symbol"] == symbol) & (rows["within"].fillna("") == within)]
     assert len(rows) == 1
@@ -104,24 +110,34 @@ def test_most_samples_are_in_the_innermost_function_of_each_that_holds_it(told):
     in_outer, in_other = row(told, "inner", "outer"), row(told, "inner", "other")
     assert in_outer["kind"] == in_other["kind"] == "i" and in_outer["dso"] == "hot"
     assert in_outer["share"] > 0.4 > in_other["share"] > 0.2
-    assert in_outer["samples"] + row(told, "middle", "outer")["samples"] <= row(told, "outer", "")["samples"]
+    assert in_outer["samples"] <= row(told, "middle", "outer")["samples"] <= row(told, "outer", "")["samples"]
 
 
 def test_functions_with_symbols_have_what_they_had(recorded, told):
     plain = profile.load(recorded, children=True)
     assert "within" not in plain.functions and (plain.functions["kind"] != "i").all()
     own = told.functions[told.functions["kind"] != "i"]
-    assert own["within"].isna().all()
+    assert own["within"].isna().all() and own["through"].isna().all()
     pd.testing.assert_frame_equal(
-        own.drop(columns="within").reset_index(drop=True), plain.functions, check_like=True
+        own[profile.COLUMNS].reset_index(drop=True), plain.functions, check_like=True
     )
     assert told.events == plain.events
 
 
-def test_what_lies_between_has_the_children_of_the_inner_one(told):
+def test_what_lies_between_counts_the_inner_one(told):
     middle, inner = row(told, "middle", "outer"), row(told, "inner", "outer")
-    assert middle["children_samples"] == middle["samples"] + inner["samples"]
-    assert inner["children_samples"] == inner["samples"]
+    assert middle["samples"] == middle["own_samples"] + inner["samples"] == middle["children_samples"]
+    assert inner["samples"] == inner["own_samples"] == inner["children_samples"] > 10 * middle["own_samples"]
+    assert inner["through"] == "middle" and pd.isna(middle["through"])
+
+
+@pytest.mark.parametrize("inlined", ["shown", "apart", "hidden"])
+def test_the_sums_of_families_are_the_samples_in_any_member(told, inlined):
+    chosen = {"chain": ["middle", "inner"], "outermost": ["middle", "other"]}
+    table = function_table({"a": Column([told])}, families=chosen, inlined=inlined)
+    in_middle, in_other = row(told, "middle", "outer")["samples"], row(told, "inner", "other")["samples"]
+    assert line(table, "chain")["samples"] == in_middle + in_other
+    assert line(table, "outermost")["samples"] == in_middle + row(told, "other", "")["samples"]
 
 
 def test_set_apart_the_rows_sum_to_the_whole(told):
@@ -183,27 +199,59 @@ def offset_of(address, loads):
 
 def inlined_rows(found):
     rows = found.functions[found.functions["kind"] == "i"]
-    return dict(zip(zip(rows["symbol"], rows["within"], strict=True), rows["samples"], strict=True))
+    return rows.groupby(["symbol", "within"])["samples"].sum().to_dict()
 
 
-def test_every_address_of_the_program_is_as_addr2line_says(tmp_path, program):
-    at = symbol_at(program)
-    places = [
-        (name, start + n)
-        for name in ("outer", "other", "more", "main")
-        for start, size in [at[name]]
-        for n in range(size)
-    ]
-    chains = addr2line(program, [address for _, address in places])
-    wanted = Counter((chain[0], name) for (name, _), chain in zip(places, chains, strict=True) if chain[1:])
-    assert len(places) > 200 and sum(wanted.values()) > 50
-    loads = elf.Elf(str(program)).loads
+def wanted_rows(chains):
+    """What inlined_rows() should give: each function once for each address."""
+    return Counter((name, chain[-1]) for chain in chains for name in set(chain[:-1]))
+
+
+@pytest.fixture(scope="module")
+def everywhere(program, tmp_path_factory):
+    """addr2line's chains of all addresses of the program's functions, and the profile of one sample at each."""
+    at, loads = symbol_at(program), elf.Elf(str(program)).loads
+    ranges = [at[name] for name in ("outer", "other", "more", "nested", "main")]
+    addresses = [start + n for start, size in ranges for n in range(size)]
     path = recording_of(
-        tmp_path, str(program), 0x400000, [0x400000 + offset_of(address, loads) for _, address in places]
+        tmp_path_factory.mktemp("everywhere"),
+        str(program),
+        0x400000,
+        [0x400000 + offset_of(address, loads) for address in addresses],
     )
-    found = profile.load(path, debug=[program])
+    return addr2line(program, addresses), profile.load(path, debug=[program])
+
+
+def test_every_address_of_the_program_is_as_addr2line_says(everywhere):
+    chains, found = everywhere
+    wanted = wanted_rows(chains)
+    assert len(chains) > 200 and sum(wanted.values()) > 50
+    assert ["inner", "middle", "more"] in chains and ["inner", "more"] in chains
     assert inlined_rows(found) == wanted
-    assert found.warnings == (f"{program.name} is taken for hot unverified: no build id to compare",)
+    rows = found.functions
+    assert sum(rows["own_samples"]) == len(chains)
+    own = rows.groupby(["symbol", rows["within"].fillna("")])["own_samples"].sum()
+    assert own[own > 0].to_dict() == Counter((chain[0], chain[-1] if chain[1:] else "") for chain in chains)
+    assert found.warnings == ("hot is taken for hot unverified: no build id to compare",)
+
+
+def test_a_function_inlined_into_itself_counts_once(everywhere):
+    chains, found = everywhere
+    assert ["inner", "again", "again", "nested"] in chains
+    rows = found.functions[found.functions["symbol"] == "again"]
+    assert rows["samples"].sum() == sum("again" in chain for chain in chains)
+    assert rows["through"].fillna("").tolist() == ["", "again"] and rows["samples"].iloc[1] == 0
+
+
+@pytest.mark.parametrize("inlined", ["shown", "apart", "hidden"])
+@pytest.mark.parametrize("members", ["middle", "inner middle", "again inner", "more inner", "again other"])
+def test_a_family_counts_each_address_once_however_inlined_functions_are_shown(everywhere, members, inlined):
+    chains, found = everywhere
+    table = function_table({"a": Column([found])}, families={"these": members.split()}, inlined=inlined)
+    assert line(table, "these")["samples"] == sum(bool(set(members.split()) & set(chain)) for chain in chains)
+    if inlined == "apart":
+        rows = table.frame[table.frame["row"] == "function"]
+        assert rows["samples"].sum() == len(chains)
 
 
 def test_what_was_called_is_looked_up_before_where_the_call_returns_to(tmp_path, program):
@@ -215,6 +263,19 @@ def test_what_was_called_is_looked_up_before_where_the_call_returns_to(tmp_path,
     path = recording_of(tmp_path, str(program), 0x400000, [sampled], chain=(USER_MARK, sampled, caller))
     relay = row(profile.load(path, children=True, debug=[program]), "relay", "main")
     assert (relay["samples"], relay["children_samples"]) == (0, 1)
+
+
+def test_children_count_a_function_once_that_was_inlined_in_two_ways(tmp_path, program):
+    at, loads = symbol_at(program), elf.Elf(str(program)).loads
+    start, size = at["more"]
+    chains = addr2line(program, range(start, start + size))
+    deep, after = chains.index(["inner", "middle", "more"]), chains.index(["inner", "more"]) + 1
+    assert chains[after] == ["inner", "more"]
+    sampled, caller = (0x400000 + offset_of(start + n, loads) for n in (deep, after))
+    path = recording_of(tmp_path, str(program), 0x400000, [sampled], chain=(USER_MARK, sampled, caller))
+    rows = profile.load(path, children=True, debug=[program]).functions
+    sums = rows.groupby("symbol")[["samples", "children_samples"]].sum()
+    assert sums.loc[["inner", "middle", "more"]].to_numpy().tolist() == [[1, 1]] * 3
 
 
 @pytest.mark.parametrize("moved", [0, 0x17200000])
@@ -230,7 +291,7 @@ def test_a_kernel_may_have_stood_elsewhere(tmp_path, moved):
     vmlinux = built(tmp_path, "vmlinux", *options, source=source)
     start, size = symbol_at(vmlinux)["outer"]
     chains = addr2line(vmlinux, range(start, start + size))
-    wanted = Counter((chain[0], "outer") for chain in chains if chain[1:])
+    wanted = wanted_rows(chains)
     addresses = [start + n + moved for n in range(size)]
     found = profile.load(
         recording_of(tmp_path, "[kernel.kallsyms]_text", BASE + moved, addresses, kernel=True),

@@ -14,8 +14,8 @@ COLUMNS = [
     "event", "comm", "cpu", "dso", "symbol", "kind", "samples", "period",
     "children_samples", "children_period", "share", "children_share",
 ]  # fmt: skip
-WITHIN = "within"
-"""The column that load() adds with debug: the symbol of the function that an inlined one stands in, else <NA>."""
+INLINED_COLUMNS = ["within", "through", "own_samples", "own_period"]
+"""What load() adds with debug, see Profile."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,16 @@ class Profile:
     """One recording as functions.
 
     functions: COLUMNS, one row per (event, comm, cpu, dso, symbol); comm is <NA> and cpu -1 where the source does not
-    tell them. kind: "k" kernel, "u" user, "b" BPF, "g" guest, "h" hypervisor, "i" inlined: what such a row counts, the
-    row of the function that it was inlined into counts as well, so sums leave it out. With WITHIN, an inlined function
-    has a row for each function that it was inlined into. samples and period are Int64, <NA> where a text has only
-    percentages; share and children_share are 0..1 of the event's period.
+    tell them. kind: "k" kernel, "u" user, "b" BPF, "g" guest, "h" hypervisor, "i" inlined. samples and period are
+    Int64, <NA> where a text has only percentages; share and children_share are 0..1 of the event's period.
+
+    Any row counts the samples at all addresses of its function, those of functions inlined into it too. So what a row
+    of kind "i" counts, the row of the function that has the symbol counts as well, and sums leave it out. With
+    INLINED_COLUMNS, an inlined function has one row for each way that it was inlined; its figures are their sums.
+    within: the symbol of the function that has one; through: the inlined functions between, outermost first, one a
+    line, <NA> where there is none. A function inlined into itself counts a sample once, in its outermost row.
+    own_samples, own_period: those in no function inlined deeper; these sum to the whole over all rows.
+
     warnings say where and why something is partial; source is the file's name, without its folder, and its kind.
     """
 

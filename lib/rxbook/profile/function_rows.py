@@ -13,7 +13,7 @@ import pandas as pd
 from rxbook import RxbookError
 from rxbook.profile.families import IDLE, matcher
 from rxbook.profile.shares import UNKNOWN, product
-from rxbook.profile.tally import KEYS, Inlined, Tally, counts_once
+from rxbook.profile.tally import FUNCTION, Inlined, Tally, counts_once
 from rxbook.statistics import Interval
 
 GROUPS = 8
@@ -59,14 +59,19 @@ class Rows:
         self.listed = np.ones(len(names), bool) if inlined != "hidden" else ~self.inlined
         self.once = counts_once(names, inlined)
         self.kernel = (names["place"] == "").to_numpy(bool)
-        self.idle = self._matching(IDLE) & self.once & self.kernel
+        waiting = self._matching(IDLE) & ~self.inlined | self._matching(IDLE, "within")
+        self.waits = waiting & self.kernel
+        self.idle = self.waits & self.once
         self.everything = np.ones(len(names), bool)
         # perf report lists them with their children alone.
         self.tells_inlined = bool((self._means()[self.inlined] > 0).any())
 
     def _matching(self, patterns: Collection[str], column: str = "symbol") -> np.ndarray:
+        """Those with a name in the column, which can have several or none, that matches."""
         matches = matcher(patterns)
-        known = {symbol: matches(symbol) for symbol in self.names[column].unique()}
+        known = {
+            names: any(map(matches, filter(None, names.split("\n")))) for names in self.names[column].unique()
+        }
         return self.names[column].map(known).to_numpy(bool)
 
     def row(
@@ -89,8 +94,10 @@ class Rows:
 
     def _cost(self, found: Tally, cost: Interval | None, mask: np.ndarray, rest: bool) -> Interval:
         """The share of the time in which the CPU did not wait, times what a packet costs."""
-        waits = mask.any() and not (mask & ~self.idle).any() and not rest
-        return UNKNOWN if cost is None or waits else product(found.share(mask, self.idle, rest), cost)
+        busy = mask & ~self.waits
+        if cost is None or (mask.any() and not busy.any() and not rest):
+            return UNKNOWN
+        return product(found.share(busy, self.idle, rest), cost)
 
     def whole(self) -> Row:
         """The line of everything."""
@@ -104,12 +111,12 @@ class Rows:
         """The line of each family, and its functions that have samples, largest first.
 
         A family without samples is left out unless given by the user; the built-in ones have no user functions.
-        The sum is the same however inlined functions are shown.
+        The sum is the samples in any of the functions, however inlined ones are shown.
         """
         for name, patterns in chosen.items():
             counted = self.kernel | (name in given)
             matching = self._matching(patterns) & counted
-            inside = self._matching(patterns, "within") & self.inlined
+            inside = self._matching(patterns, "within") | self._matching(patterns, "through")
             if self.apart:  # what a member's row has lost is still the family's
                 mask = matching | inside & counted
             else:
@@ -165,7 +172,7 @@ class Rows:
         self, wanted: np.ndarray, means: np.ndarray, top: int, only: Collection[str] | None, last: bool
     ) -> tuple[list[Row], np.ndarray]:
         """The lines of the largest functions, and a mask of what they show."""
-        ids = self.names.groupby(KEYS, sort=False).ngroup().to_numpy()
+        ids = self.names.groupby(FUNCTION, sort=False).ngroup().to_numpy()
         summed = pd.DataFrame(means).groupby(ids).transform("sum").to_numpy()
         places = self.ranked(wanted, summed, last)
         asked = np.flatnonzero(wanted & self.names["symbol"].isin(list(only or ())).to_numpy())

@@ -130,8 +130,13 @@ def _inlined(rows: Rows, inlined: Inlined, marked: Mapping[str, str]) -> Iterato
     if not rows.tells_inlined or inlined == "hidden":
         yield "Inlined functions are counted in their callers."
         return
-    counts = "counts it too, sums count it once" if inlined == "shown" else "does not count it"
-    yield f"[i]: an inlined function, less what was inlined into it; its caller's row {counts}."
+    if inlined == "apart":
+        yield "[i]: an inlined function, less what was inlined into it; its caller's row does not count it."
+    else:
+        yield (
+            "[i]: an inlined function; its caller's row counts it too, and so does the row of an inlined one that "
+            "holds it; sums count it once."
+        )
     if marked:
         yield f"Inlined into: {', '.join(f'{mark.strip()} {holder}' for holder, mark in marked.items())}."
 

@@ -2,9 +2,9 @@
 """Inlined functions of a recording's frames, from files with DWARF.
 
 An address can lie in C, inlined into B, inlined into A, and only A has a symbol. Then A stays the function of the
-frame, named as ever, and C and B become functions of kind "i" within A: the same function within another one is
-another row. The sample's self goes to C, the innermost, and, as everywhere, to A; B has children alone. In a call chain
-an address is where the call returns to, so what was inlined is looked up one byte before it.
+frame, named as ever, and B and C become functions of kind "i" within A, C through B; the sample counts for all three,
+see profile.Profile. In a call chain an address is where the call returns to, so what was inlined is looked up one byte
+before it.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Side:
         for frame, offset in zip(place.frames[wanted].tolist(), offsets[wanted].tolist(), strict=True):
             key = int(holders[frame]), offset
             if key not in known:
-                known[key] = [_number(functions, key[0], name) for name in _names(lookup, offset, self._back)]
+                known[key] = _numbers(functions, key[0], [*_names(lookup, offset, self._back)][::-1])
             self._chains[frame] = known[key]
 
     def inlined(self) -> Inlined:
@@ -168,8 +168,12 @@ def _names(lookup: Callable[[int], list], offset: int, back: int) -> Iterator[st
             yield demangle(line.symbol)
 
 
-def _number(functions: Functions, holder: int, name: str) -> int:
-    return functions.number(functions.dso[holder], holder, name, "i", functions.symbol[holder])
+def _numbers(functions: Functions, holder: int, names: Sequence[str]) -> list[int]:
+    dso, within = functions.dso[holder], functions.symbol[holder]
+    return [
+        functions.number(dso, holder, name, "i", within, "\n".join(names[:depth]))
+        for depth, name in enumerate(names)
+    ]
 
 
 def _read(path: Path) -> _Debug:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rxbook.profile import COLUMNS, WITHIN, EventTotals, Profile, inlines, perfdata, symbols
+from rxbook.profile import COLUMNS, INLINED_COLUMNS, EventTotals, Profile, inlines, perfdata, symbols
 from rxbook.profile.eventnames import type_name
 from rxbook.profile.folding import Counts
 from rxbook.profile.perfdata import PerfData
-from rxbook.profile.resolved import Functions
+from rxbook.profile.resolved import Functions, Inlined
 
 
 def load(
@@ -52,14 +52,18 @@ def function_frame(data: PerfData, counts: Counts, functions: Functions, childre
     """One row per (event, comm, cpu, dso, symbol), see Profile, largest first."""
     classes, groups = _classes(data, counts)
     wide = np.int64(len(functions.dso) + 1)
-    group, function = _sampled(counts, functions)
-    own = _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
-    if children:
-        group, function = _callers(counts, functions)
-        both = _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
-    else:
-        both = own
-    keys = both.keys
+
+    def summed(group: np.ndarray, function: np.ndarray) -> _Sums:
+        return _Sums.of(groups[group] * wide + function, counts.samples[group], counts.period[group])
+
+    here = summed(*_sampled(counts, functions))
+    own = (
+        here
+        if functions.leaf_inlined is None
+        else summed(*_innermost(counts, functions.leaf_inlined, functions))
+    )
+    both = summed(*_callers(counts, functions)) if children else here
+    keys = np.unique(np.concatenate([here.keys, own.keys, both.keys]))
     row_class, row_function = classes[keys // wide], keys % wide
     frame = pd.DataFrame(
         {
@@ -69,15 +73,18 @@ def function_frame(data: PerfData, counts: Counts, functions: Functions, childre
             "dso": _taken(functions.dso, row_function),
             "symbol": _taken(functions.symbol, row_function),
             "kind": _taken(functions.kind, row_function),
-            WITHIN: _taken([name or None for name in functions.within], row_function),
-            "samples": pd.array(own.at(keys, own.samples), "Int64"),
-            "period": pd.array(own.at(keys, own.period), "Int64"),
-            "children_samples": _integers(both.samples, children),
-            "children_period": _integers(both.period, children),
+            "within": _taken([name or None for name in functions.within], row_function),
+            "through": _taken([names or None for names in functions.through], row_function),
+            "samples": here.at(keys, here.samples),
+            "period": here.at(keys, here.period),
+            "own_samples": own.at(keys, own.samples),
+            "own_period": own.at(keys, own.period),
+            "children_samples": both.at(keys, both.samples) if children else _untold(keys),
+            "children_period": both.at(keys, both.period) if children else _untold(keys),
         }
     )
     if functions.leaf_inlined is None:
-        frame = frame.drop(columns=WITHIN)
+        frame = frame.drop(columns=INLINED_COLUMNS)
     if len(functions.dso) != len(set(_names(functions))):
         frame = _one_row_per_name(frame)
     return _with_shares(frame, children)
@@ -93,16 +100,24 @@ def _classes(data: PerfData, counts: Counts) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _names(functions: Functions) -> Iterator[tuple[str, ...]]:
-    return zip(functions.dso, functions.symbol, functions.kind, functions.within, strict=True)
+    return zip(
+        functions.dso, functions.symbol, functions.kind, functions.within, functions.through, strict=True
+    )
 
 
 def _sampled(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
-    """(group, function): the function that a group's samples are in, and the innermost inlined one there."""
+    """(group, function), once for each function that a group's samples are in, inlined or not."""
     group, function = np.arange(len(counts.leaf)), functions.leaf[counts.leaf]
     if functions.leaf_inlined is None:
         return group, function
-    inner = functions.leaf_inlined.innermost(counts.leaf)
-    return np.append(group, group[inner >= 0]), np.append(function, inner[inner >= 0])
+    at_leaf, inlined = functions.leaf_inlined.pairs(counts.leaf)
+    return _once(np.append(group, at_leaf), np.append(function, inlined), functions)
+
+
+def _innermost(counts: Counts, inlined: Inlined, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+    """(group, function): the one function that a group's samples are in and in no function inlined deeper."""
+    inner = inlined.innermost(counts.leaf)
+    return np.arange(len(inner)), np.where(inner >= 0, inner, functions.leaf[counts.leaf])
 
 
 def _callers(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
@@ -117,8 +132,14 @@ def _callers(counts: Counts, functions: Functions) -> tuple[np.ndarray, np.ndarr
         at_call, in_call = functions.caller_inlined.pairs(counts.chain[caller])
         group = np.concatenate([group, at_leaf, group[len(numbers) :][caller][at_call]])
         function = np.concatenate([function, in_leaf, in_call])
-    pairs = np.unique(group * np.int64(len(functions.dso) + 1) + function)
-    return pairs // (len(functions.dso) + 1), pairs % (len(functions.dso) + 1)
+    return _once(group, function, functions)
+
+
+def _once(group: np.ndarray, function: np.ndarray, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+    """Of each function, the first place that each group has it in."""
+    same = np.array(functions.same, np.int64)[function]
+    _, first = np.unique(group * np.int64(len(functions.dso) + 1) + same, return_index=True)
+    return group[first], function[first]
 
 
 @dataclass(frozen=True)
@@ -137,24 +158,24 @@ class _Sums:
         np.add.at(sums[1], place, period)
         return cls(unique, sums[0], sums[1])
 
-    def at(self, keys: np.ndarray, column: np.ndarray) -> np.ndarray:
+    def at(self, keys: np.ndarray, column: np.ndarray) -> pd.api.extensions.ExtensionArray:
         """A column's values for keys, all of self's and others, which have 0."""
         values = np.zeros(len(keys), np.int64)
         values[np.searchsorted(keys, self.keys)] = column
-        return values
+        return pd.array(values, "Int64")
 
 
 def _taken(strings: list[str], places: np.ndarray) -> pd.Series:
     return pd.Series(pd.array(strings, "string").take(places))
 
 
-def _integers(values: np.ndarray, known: bool) -> pd.api.extensions.ExtensionArray:
-    return pd.array(values if known else [pd.NA] * len(values), "Int64")
+def _untold(keys: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    return pd.array([pd.NA] * len(keys), "Int64")
 
 
 def _one_row_per_name(frame: pd.DataFrame) -> pd.DataFrame:
     """Functions of one name and file, such as several static ones, added up."""
-    keys = [name for name in (*COLUMNS[:6], WITHIN) if name in frame]
+    keys = [name for name in (*COLUMNS[:6], *INLINED_COLUMNS[:2]) if name in frame]
     return frame.groupby(keys, as_index=False, sort=False, dropna=False).sum(min_count=1)
 
 
@@ -166,4 +187,4 @@ def _with_shares(frame: pd.DataFrame, children: bool) -> pd.DataFrame:
     frame["children_share"] = frame["children_period"].astype("Float64") / total
     order = ["children_period", "period"] if children else ["period"]
     frame = frame.sort_values(order, ascending=False, kind="stable", ignore_index=True)
-    return frame[[*COLUMNS, WITHIN] if WITHIN in frame else COLUMNS]
+    return frame[[name for name in (*COLUMNS, *INLINED_COLUMNS) if name in frame]]

@@ -36,15 +36,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Inlined:
-    """Inlined functions at each frame, innermost first: those of frame i are numbers[offsets[i]:offsets[i + 1]]."""
+    """Inlined functions at each frame, outermost first: those of frame i are numbers[offsets[i]:offsets[i + 1]]."""
 
     offsets: np.ndarray
     numbers: np.ndarray
 
     def innermost(self, frames: np.ndarray) -> np.ndarray:
         """Number of the innermost one at each frame, -1 where there is none."""
-        starts = self.offsets[frames]
-        return np.append(self.numbers, -1)[np.where(starts < self.offsets[frames + 1], starts, -1)]
+        ends = self.offsets[frames + 1]
+        return np.append(self.numbers, -1)[np.where(self.offsets[frames] < ends, ends - 1, -1)]
 
     def pairs(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(place among the frames, number) of all at each frame."""
@@ -60,15 +60,18 @@ class Functions:
 
     dso, symbol, kind (see profile.Profile) of each function. leaf[frame]: the function of a sampled address;
     caller[frame]: that of an address in a call chain. They differ for addresses without a symbol only, which perf
-    shows relative to the file where sampled, and as they are in chains. places: where each frame lies. within: of an
-    inlined function, the symbol of the function that holds it, else "". leaf_inlined, caller_inlined: the inlined
-    functions at each frame, see inlines.py. warnings: what could not be named, and why.
+    shows relative to the file where sampled, and as they are in chains. places: where each frame lies. within, through
+    (see profile.Profile): of an inlined function, which has a number for each way that it was inlined, else ""; same:
+    the first of these numbers. leaf_inlined, caller_inlined: the inlined functions at each frame, see inlines.py.
+    warnings: what could not be named, and why.
     """
 
     dso: list[str] = field(default_factory=list)
     symbol: list[str] = field(default_factory=list)
     kind: list[str] = field(default_factory=list)
     within: list[str] = field(default_factory=list)
+    through: list[str] = field(default_factory=list)
+    same: list[int] = field(default_factory=list)
     leaf: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     caller: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     places: list[Place] = field(default_factory=list)
@@ -77,13 +80,18 @@ class Functions:
     warnings: list[str] = field(default_factory=list)
     _known: dict[tuple[object, ...], int] = field(default_factory=dict, repr=False)
 
-    def number(self, dso: str, start: int, symbol: str, kind: str, within: str = "") -> int:
+    def number(
+        self, dso: str, start: int, symbol: str, kind: str, within: str = "", through: str = ""
+    ) -> int:
         """The function's number: one for each start, as functions of one name can be several."""
-        key = (dso, start, symbol, kind)
+        function = (dso, start, symbol, kind)
+        key = (*function, through)
         if key not in self._known:
             self._known[key] = len(self.dso)
+            self.same.append(self._known.setdefault(function, len(self.dso)))
             self.dso.append(dso)
             self.symbol.append(symbol)
             self.kind.append(kind)
             self.within.append(within)
+            self.through.append(through)
         return self._known[key]

@@ -9,12 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 from rxbook import RxbookError
-from rxbook.profile import COLUMNS, EventTotals, Profile
+from rxbook.profile import COLUMNS, INLINED_COLUMNS, EventTotals, Profile
 
 HEAD = "# rxbook profile, samples lost: "
-_COUNTS = [name for name in COLUMNS if name.endswith(("samples", "period"))]
+_COLUMNS = [*COLUMNS, *INLINED_COLUMNS]
+_COUNTS = [name for name in _COLUMNS if name.endswith(("samples", "period"))]
 _TYPES = (
-    dict.fromkeys(COLUMNS, "string")
+    dict.fromkeys(_COLUMNS, "string")
     | dict.fromkeys(_COUNTS, "Int64")
     | {"cpu": "int64", "share": "Float64", "children_share": "Float64"}
 )
@@ -22,7 +23,8 @@ _TYPES = (
 
 def save(profile: Profile, path: Path) -> None:
     """Write the functions of a profile; its warnings are not kept."""
-    path.write_text(f"{HEAD}{profile.lost}\n" + profile.functions[COLUMNS].to_csv(index=False))
+    kept = [name for name in _COLUMNS if name in profile.functions]
+    path.write_text(f"{HEAD}{profile.lost}\n" + profile.functions[kept].to_csv(index=False))
 
 
 def parse(text: str, name: str) -> Profile:
@@ -30,12 +32,12 @@ def parse(text: str, name: str) -> Profile:
     head, _, rows = text.partition("\n")
     try:
         # a function can have any name, NA too
-        functions = pd.read_csv(io.StringIO(rows), dtype=_TYPES, keep_default_na=False, na_values=[""])[
-            COLUMNS
-        ]
+        functions = pd.read_csv(io.StringIO(rows), dtype=_TYPES, keep_default_na=False, na_values=[""])
+        functions = functions[[*COLUMNS, *(name for name in INLINED_COLUMNS if name in functions)]]
         lost = int(head.removeprefix(HEAD))
     except (ValueError, KeyError) as error:
         raise RxbookError(f"{name} begins as a profile that rxbook saved, but is damaged: {error}") from None
-    sums = functions.groupby("event", sort=False)[["samples", "period"]].sum()
+    own = functions[functions["kind"] != "i"]
+    sums = own.groupby("event", sort=False)[["samples", "period"]].sum()
     events = {event: EventTotals(int(row["samples"]), int(row["period"])) for event, row in sums.iterrows()}
     return Profile(functions, events, lost, (), f"{name} (saved profile)")

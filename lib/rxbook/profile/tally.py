@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The profiles of a table's columns as arrays over one list of functions, so that any group of them can be summed.
 
-Inlined functions (kind "i") are counted in the row of their ELF function as well. Where that one is known, the
-function frame has a further column, `within`, with its symbol.
+What the row of an inlined function (kind "i") counts, and which others count it too, says profile.Profile. Here a
+function has a row for each way that it was inlined (`through`), so that a sum of several counts each sample once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from rxbook.statistics import Interval
 By = Literal["dso", "comm", "cpu"]
 Inlined = Literal["shown", "apart", "hidden"]
 
-KEYS = ["group", "symbol", "place", "inlined", "within"]
+FUNCTION = ["group", "symbol", "place", "inlined", "within"]
+KEYS = [*FUNCTION, "through"]
 FIGURES = ["samples", "share", "children_samples", "children_share"]
 PREFERRED = ("cycles", "cpu-cycles", "cpu-clock", "task-clock")
 CLOCKS = ("cpu-clock", "task-clock")
@@ -125,7 +126,8 @@ def tally(
     every = [frame for repeats in frames.values() for frame in repeats]
     names = pd.concat([frame[[*KEYS, "dso"]] for frame in every]).drop_duplicates(KEYS)
     lacking = [symbol for symbol in asked if not (names["symbol"] == symbol).any()]
-    added = pd.DataFrame({"symbol": lacking}).assign(group="", place="", inlined=False, within="", dso="")
+    added = pd.DataFrame({"symbol": lacking}).assign(group="", place="", inlined=False, dso="")
+    added = added.assign(within="", through="")
     names = pd.concat([names, added]).astype({"inlined": bool}).reset_index(drop=True)
     index = pd.MultiIndex.from_frame(names[KEYS])
     return names, {
@@ -159,10 +161,12 @@ def counts_once(names: pd.DataFrame, inlined: Inlined) -> np.ndarray:
 def _normalised(profile: Profile, event: str | None, by: By | None, inlined: Inlined) -> pd.DataFrame:
     """KEYS, dso and FIGURES of one event, one row for each function; figures are floats."""
     rows = profile.functions[(profile.functions["event"] == event).fillna(False)]
+    if inlined == "apart":
+        rows = _apart(rows, profile.source)
     kind = rows["kind"].fillna("")
     group = _groups(rows, by, profile.source)
     dso = rows["dso"].astype("object").where(rows["dso"].notna(), "")
-    within = rows["within"] if "within" in rows else pd.Series(pd.NA, rows.index)
+    held = rows.reindex(columns=["within", "through"]).astype(object)
     figures = {name: rows[name].astype("Float64").to_numpy(float, na_value=np.nan) for name in FIGURES}
     frame = pd.DataFrame(
         {
@@ -170,14 +174,13 @@ def _normalised(profile: Profile, event: str | None, by: By | None, inlined: Inl
             "symbol": rows["symbol"].astype(object).where(rows["symbol"].notna(), NO_SYMBOL),
             "place": dso.where(~(kind.isin(["k", "b"]) | (kind == "i") & dso.str.startswith("[")), ""),
             "inlined": (kind == "i").astype(bool),
-            "within": within.astype(object).where(within.notna() & (kind == "i"), ""),
+            **held.where(held.notna(), ""),
             "dso": dso,
         }
     ).assign(**figures)
     frame = _filled(frame, _total(profile, event))
     by_function = frame.groupby(KEYS, sort=False)
-    found = by_function[FIGURES].sum(min_count=1).assign(dso=by_function["dso"].first()).reset_index()
-    return _apart(found, profile.source) if inlined == "apart" else found
+    return by_function[FIGURES].sum(min_count=1).assign(dso=by_function["dso"].first()).reset_index()
 
 
 def _groups(rows: pd.DataFrame, by: By | None, source: str) -> pd.Series:
@@ -199,18 +202,14 @@ def _filled(frame: pd.DataFrame, total: float) -> pd.DataFrame:
     return frame
 
 
-def _apart(frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """With what is counted for an inlined function taken from the function that it was inlined into."""
-    inlined = frame[frame["inlined"] & (frame["share"].fillna(0) > 0)]
-    if (inlined["within"] == "").any():
+def _apart(rows: pd.DataFrame, source: str) -> pd.DataFrame:
+    """With what is in no function inlined deeper, instead of all that is in a function."""
+    if "own_samples" in rows:
+        share = rows["own_period"].astype("Float64") / (_own(rows)["period"].sum() or 1)
+        return rows.assign(samples=rows["own_samples"], share=share)
+    if ((rows["kind"] == "i") & (rows["share"] > 0)).fillna(False).any():
         raise RxbookError(f"{source} does not say where its functions were inlined; use inlined='shown'")
-    where = ["group", "within", "place"]
-    for name in ("samples", "share"):
-        moved = inlined.groupby(where)[name].sum(min_count=1)
-        keys = pd.MultiIndex.from_frame(frame[["group", "symbol", "place"]], names=where)
-        lost = moved.reindex(keys).fillna(0.0).to_numpy()
-        frame[name] = (frame[name] - np.where(frame["inlined"], 0.0, lost)).clip(lower=0.0)
-    return frame
+    return rows
 
 
 def _tally(
