@@ -22,7 +22,9 @@ from rxbook.tables import Section, Table
 
 __all__ = ["Claim", "Checked", "check", "table"]
 
-DIFFERENCE, SHARE = "%", "% of CPU"
+DIFFERENCE, SHARE, SAVED = "%", "% of CPU", "cycles saved"
+
+OTHER_COLUMN = "*"
 
 GROUP = "printed figures, and what they allow"
 """One group, so that with long row names a claim goes below its name and no column goes elsewhere."""
@@ -78,9 +80,9 @@ def check(figures: pd.DataFrame) -> Checked:
 def _kind(units: set[str]) -> Callable[[str, str, pd.DataFrame], Iterator[Claim | str]]:
     if units == {SHARE}:
         return _shares
-    if {"ns", "GHz", "cycles"} <= units:
+    if {"ns", "GHz"} <= units:
         return _product
-    return _steps if "cycles" in units else _differences
+    return _steps if SAVED in units else _differences
 
 
 def _cells(figures: pd.DataFrame) -> Cells:
@@ -115,13 +117,18 @@ def _differences(message: str, name: str, figures: pd.DataFrame) -> Iterator[Cla
                 continue
             pair = _within(values) if values else _between(row, column, rates)
             claim = _difference(message, name, f"{row}, {column}", change, pair)
-            yield claim or f"Not checked: {row}, {column}: {change}%; the figures that it compares are not there."
+            if claim and claim.figures.endswith(OTHER_COLUMN):
+                yield f"{OTHER_COLUMN}: the base has no figure in this column, so that of its first column is taken."
+            yield (
+                claim
+                or f"Not checked: {row}, {column}: {change}%; the figures that it compares are not there."
+            )
 
 
 def _within(values: Mapping[str, str]) -> tuple[str, str] | None:
-    """A difference in a row of figures is that of its last against its first."""
+    """A difference beside two figures is that of the second against the first; beside more, nobody can tell."""
     known = [value for value in values.values() if _number(value)]
-    return (known[-1], known[0]) if len(known) > 1 else None
+    return (known[1], known[0]) if len(known) == 2 else None
 
 
 def _between(label: str, column: str, rates: Cells) -> tuple[str, str] | None:
@@ -136,8 +143,10 @@ def _between(label: str, column: str, rates: Cells) -> tuple[str, str] | None:
     new, base = (rates[row] for row in rows)
     if _number(new.get(column)) is None:
         return None
-    known = [value for value in (base.get(column), *base.values()) if _number(value)]
-    return (new[column], known[0]) if known else None
+    if _number(base.get(column)):
+        return new[column], base[column]
+    known = [value for value in base.values() if _number(value)]
+    return (new[column], known[0] + OTHER_COLUMN) if known else None
 
 
 def compared(label: str, rows: Sequence[str]) -> tuple[str, str] | None:
@@ -168,9 +177,12 @@ def _row_named(words: str, rows: Sequence[str]) -> str | None:
 def _difference(
     message: str, table: str, name: str, change: str, pair: tuple[str, str] | None
 ) -> Claim | None:
-    if pair is None or printed(pair[1]).low <= 0:
+    if pair is None:
         return None
-    computed = (printed(pair[0]) / printed(pair[1]) - 1) * 100
+    new, base = printed(pair[0]), printed(pair[1].removesuffix(OTHER_COLUMN))
+    if base.low <= 0:
+        return None
+    computed = (new / base - 1) * 100
     judged = verdict(printed(change), computed)
     return Claim(message, table, name, f"{pair[0]} / {pair[1]}", change, DIFFERENCE, computed, judged)
 
@@ -215,33 +227,38 @@ def _moves(
 def _steps(message: str, name: str, figures: pd.DataFrame) -> Iterator[Claim | str]:
     """c cycles per packet, k fewer, make c / (c - k) = 1 + p times the packets: so c = k (1 / p + 1)."""
     units = {unit: _cells(cells) for unit, cells in figures.groupby("unit", sort=False)}
-    gains, saved = ({row: next(iter(cells.values())) for row, cells in units.get(u, {}).items()} for u in ("%", "cycles"))
+    gains, saved = (
+        {row: next(iter(cells.values())) for row, cells in units.get(u, {}).items()}
+        for u in (DIFFERENCE, SAVED)
+    )
     clock = next((value for cells in units.get("GHz", {}).values() for value in cells.values()), None)
     first: Range | None = None
-    for row in (row for row in gains if row in saved and row != "further"):
+    for row in (row for row in gains if row in saved and not row.startswith("further")):
         gain, fewer = printed(gains[row]), printed(saved[row])
         if gain.low <= 0 or fewer.low <= 0:
             yield f"Not checked: {row}: {gains[row]}% and {saved[row]} cycles imply no base."
             continue
         base = fewer * (Range(Fraction(100), Fraction(100), Fraction(100)) / gain + 1)
         judged = "derived"
-        if first:
-            judged = "agree" if first.holds(base.point) else "possible" if first.overlaps(base) else "contradicts"
+        if first and row == "total":
+            judged = (
+                "agree" if first.holds(base.point) else "possible" if first.overlaps(base) else "contradicts"
+            )
         which = f"{saved[row]} at {gains[row]}%"
         yield Claim(message, name, f"{row}: base, cycles", which, "", "cycles", base, judged, signed=False)
-        if clock and not first:
+        if clock and judged == "derived":
             rate = printed(clock) * 1000 / base
             which = f"{clock} GHz"
             yield Claim(message, name, f"{row}: base, Mpps", which, "", "Mpps", rate, "derived", signed=False)
         first = first or base
     yield from _totals(message, name, gains, DIFFERENCE)
-    yield from _totals(message, name, saved, "cycles")
+    yield from _totals(message, name, saved, SAVED)
 
 
 def _totals(message: str, name: str, steps: Mapping[str, str], unit: str) -> Iterator[Claim | str]:
     """Does the total follow from the steps, added; percentages also one upon the other?"""
-    parts = [value for row, value in steps.items() if row != "total"]
-    if "total" not in steps or len(parts) < 2:
+    parts = [value for row, value in steps.items() if row == "first" or row.startswith("further")]
+    if "total" not in steps or not 2 <= len(parts) == len(steps) - 1:
         return
     claim, values = printed(steps["total"]), [printed(part) for part in parts]
     readings = {" + ": sum(values[1:], values[0])}
@@ -252,7 +269,7 @@ def _totals(message: str, name: str, steps: Mapping[str, str], unit: str) -> Ite
         readings[" * "] = (factor - 1) * 100
     ranks = ("agree", "possible", "contradicts")
     sign, computed = min(readings.items(), key=lambda item: ranks.index(verdict(claim, item[1])))
-    label = f"total, {'throughput' if unit == DIFFERENCE else unit}"
+    label = f"total, {'throughput' if unit == DIFFERENCE else 'cycles'}"
     yield Claim(
         message, name, label, sign.join(parts), steps["total"], unit, computed, verdict(claim, computed),
         signed=unit == DIFFERENCE,

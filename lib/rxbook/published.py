@@ -11,7 +11,19 @@ __all__ = ["COLUMNS", "FOLDER", "load"]
 
 FOLDER = runs.ROOT / "data" / "published"
 
-COLUMNS = ["thread", "list", "date", "message", "message_id", "table", "row", "column", "value", "unit", "decimals"]
+COLUMNS = [
+    "thread",
+    "list",
+    "date",
+    "message",
+    "message_id",
+    "table",
+    "row",
+    "column",
+    "value",
+    "unit",
+    "decimals",
+]
 
 
 def load(name: str | None = None) -> pd.DataFrame:
@@ -20,4 +32,6 @@ def load(name: str | None = None) -> pd.DataFrame:
     See data/published/README.md for what the columns are; rows stand in the order in which they were printed.
     """
     paths = [FOLDER / f"{name}.csv"] if name else sorted(FOLDER.glob("*.csv"))
-    return pd.concat([pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths], ignore_index=True)
+    return pd.concat(
+        [pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths], ignore_index=True
+    )

@@ -46,7 +46,9 @@ class Range:
         """Raises RxbookError where the divisor may be zero."""
         other = _range(other)
         if other.low <= 0 <= other.high:
-            raise RxbookError(f"{float(other.point):g} may be a rounded zero, so nothing can be divided by it")
+            raise RxbookError(
+                f"{float(other.point):g} may be a rounded zero, so nothing can be divided by it"
+            )
         return self * Range(1 / other.point, 1 / other.high, 1 / other.low)
 
     def overlaps(self, other: Range) -> bool:
