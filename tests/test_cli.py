@@ -13,7 +13,7 @@ from live import no_other_run
 from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
 
-COMMANDS = ["clean", "doctor", "parameters", "perf", "run", "scrub"]
+COMMANDS = ["claims", "clean", "doctor", "parameters", "perf", "run", "scrub"]
 
 
 @pytest.fixture(scope="module", autouse=True)

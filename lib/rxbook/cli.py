@@ -98,6 +98,24 @@ def perf(
 
 
 @app.command()
+def claims(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="a mail, mbox, patch or patchwork page; default: the published figures"),
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+) -> None:
+    """Check printed differences against the figures printed with them; status 1 where one contradicts."""
+    from rxbook import claims
+    from rxbook.profile import show
+
+    write = show.writer(form)
+    table, contradicted = claims.of(file)
+    print(write(table), end="")
+    raise typer.Exit(1 if contradicted else 0)
+
+
+@app.command()
 def scrub(
     run: Annotated[str, typer.Argument(help="a finished run, by name or folder")],
     folder: Annotated[Path, typer.Argument(help="a new folder for the copy")],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email
 import email.policy
+import itertools
 import mailbox
 import re
 from collections.abc import Iterator
@@ -114,7 +115,7 @@ def _split(text: str) -> Iterator[Message]:
     lines = text.split("\n")
     starts = [at for at, line in enumerate(lines) if SUBJECT.fullmatch(line.rstrip())]
     edges = [0, *(at for at in starts if at), len(lines)]
-    for at, end in zip(edges, edges[1:], strict=False):
+    for at, end in itertools.pairwise(edges):
         named = at in starts
         yield Message(lines[at].strip() if named else "", "\n".join(lines[at:end]), at + 1)
 

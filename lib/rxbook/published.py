@@ -7,7 +7,10 @@ import pandas as pd
 
 from rxbook import runs
 
-__all__ = ["COLUMNS", "FOLDER", "load"]
+__all__ = ["COLUMNS", "DIFFERENCE", "FOLDER", "SAVED", "SHARE", "load"]
+
+DIFFERENCE, SHARE, SAVED = "%", "% of CPU", "cycles saved"
+"""Units of which there are claims; the others are those of rates, and of what is in a sentence."""
 
 FOLDER = runs.ROOT / "data" / "published"
 

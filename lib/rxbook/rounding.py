@@ -14,7 +14,7 @@ from typing import Literal
 
 from rxbook import RxbookError
 
-__all__ = ["Range", "Verdict", "decimals", "printed", "verdict"]
+__all__ = ["Range", "Verdict", "decimals", "exactly", "printed", "verdict"]
 
 Verdict = Literal["agree", "possible", "contradicts"]
 
@@ -30,21 +30,21 @@ class Range:
     high: Fraction
 
     def __add__(self, other: Range | int) -> Range:
-        other = _range(other)
+        other = exactly(other)
         return Range(self.point + other.point, self.low + other.low, self.high + other.high)
 
     def __sub__(self, other: Range | int) -> Range:
-        other = _range(other)
+        other = exactly(other)
         return Range(self.point - other.point, self.low - other.high, self.high - other.low)
 
     def __mul__(self, other: Range | int) -> Range:
-        other = _range(other)
+        other = exactly(other)
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
         return Range(self.point * other.point, min(ends), max(ends))
 
     def __truediv__(self, other: Range | int) -> Range:
         """Raises RxbookError where the divisor may be zero."""
-        other = _range(other)
+        other = exactly(other)
         if other.low <= 0 <= other.high:
             raise RxbookError(
                 f"{float(other.point):g} may be a rounded zero, so nothing can be divided by it"
@@ -60,7 +60,8 @@ class Range:
         return self.low <= value <= self.high
 
 
-def _range(value: Range | int) -> Range:
+def exactly(value: Range | int) -> Range:
+    """The range of a number that is not rounded."""
     return value if isinstance(value, Range) else Range(Fraction(value), Fraction(value), Fraction(value))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The figures that a mail, an mbox, a patch or a patchwork page prints, as `published.load` gives those of the threads."""
+"""The figures that a mail, an mbox, a patch or a patchwork page prints, in the form of `published.load`."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rxbook.claims import DIFFERENCE, SAVED
 from rxbook.profile.text_rows import Line
+from rxbook.published import DIFFERENCE, SAVED
 from rxbook.typed_tables import Typed
 
 __all__ = ["sentence_tables"]

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from rxbook.claims import DIFFERENCE, SAVED, SHARE
 from rxbook.profile.text_report import read_row
 from rxbook.profile.text_rows import Line, shorten
 from rxbook.profile.text_table import leading_figures
+from rxbook.published import DIFFERENCE, SAVED, SHARE
 
 __all__ = ["Typed", "perf_tables", "rate_tables"]
 

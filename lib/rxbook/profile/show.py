@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
 from rxbook import RxbookError, profile, render
 from rxbook.profile.functions import Column, function_table
 from rxbook.profile.tally import By
+from rxbook.tables import Table
 
-__all__ = ["files"]
+__all__ = ["files", "writer"]
 
 FORMS = {"text": render.text, "markdown": render.markdown, "html": render.html, "csv": render.csv}
 LABELS = ("before", "after")
@@ -31,8 +32,7 @@ def files(
 
     Raises RxbookError where a file cannot be read, or an option is none of those that there are.
     """
-    if form not in FORMS:
-        raise RxbookError(f"--format {form}: say one of {', '.join(FORMS)}")
+    write = writer(form)
     if by not in (None, *get_args(By)):
         raise RxbookError(f"--by {by}: say one of {', '.join(get_args(By))}")
     if top < 1:
@@ -46,7 +46,14 @@ def files(
     table = function_table(
         columns, source=_source(paths), top=top, only=only, by=by, event=event, children=children
     )
-    return FORMS[form](table)
+    return write(table)
+
+
+def writer(form: str) -> Callable[[Table], str]:
+    """What writes a table in a form of --format. Raises RxbookError for a form that there is not."""
+    if form not in FORMS:
+        raise RxbookError(f"--format {form}: say one of {', '.join(FORMS)}")
+    return FORMS[form]
 
 
 def _source(paths: Sequence[Path]) -> str:
