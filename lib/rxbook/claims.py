@@ -22,7 +22,7 @@ from rxbook.tables import Section, Table
 
 __all__ = ["Checked", "check", "of", "table"]
 
-GROUP = "printed figures, and what they allow"
+GROUP = "figures"
 """One group, so that with long row names a claim goes below its name and no column goes elsewhere."""
 
 
@@ -56,6 +56,7 @@ def of(file: Path | None = None) -> tuple[Table, bool]:
     """
     if file is None:
         figures, notes = published.load(), ()
+        figures["message"] += " (" + figures["list"] + ", " + figures["date"] + ")"
         source = f"published in {figures['thread'].nunique()} threads"
     else:
         figures, notes = typed.figures(file)

@@ -18,7 +18,7 @@ from rxbook.profile.tasks import only_task
 from rxbook.runs import Run
 from rxbook.tables import Table, is_cell
 
-__all__ = ["as_list", "comparison", "found", "makers"]
+__all__ = ["as_list", "comparison", "found", "makers", "thread_profiles"]
 
 Condition = tuple[Run, Cell, list[Recording]]
 
@@ -132,7 +132,7 @@ def _of_cells(
     unit = _unit(columns)
     read, kept = {}, {}
     for label, (run, cell, recordings) in columns.items():
-        profiles, kept[label] = _profiles(recordings, children)
+        profiles, kept[label] = thread_profiles(recordings, children)
         windows = run.samples[is_cell(run.samples, cell.model_dump())]
         cost = statistics.cell_interval(windows, COST[unit])
         read[label] = Column(profiles, None if math.isnan(cost.centre) else cost, unit)
@@ -151,7 +151,7 @@ def _unit(columns: Mapping[str, Condition]) -> str:
     return "cycles" if all(counted) else "ns"
 
 
-def _profiles(recordings: Sequence[Recording], children: bool) -> tuple[list[Profile], float]:
+def thread_profiles(recordings: Sequence[Recording], children: bool) -> tuple[list[Profile], float]:
     """The recordings without what other threads did, and the receiver's share of its CPU's samples."""
     found = [only_task(_loaded(recording.data, children), recording.task) for recording in recordings]
     ours, all_of_cpu = (sum(counts) for counts in zip(*((o, a) for _, o, a in found), strict=True))
