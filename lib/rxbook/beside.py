@@ -175,12 +175,15 @@ def _functions(run: Run, shapes: Recorded) -> Table:
             ]
             ours = _shares(run, recordings, list(rows.index))
             found = list(_function_rows(rows, ours))
-            sections.append(Section(words.traffic(cell.model_dump()), tuple(row for row, _ in found)))
+            heading = f"{name}: {words.traffic(cell.model_dump())}" + f", {cell.variant}" * (
+                len(shapes[name]) > 1
+            )
+            sections.append(Section(heading, tuple(row for row, _ in found)))
             records += [{"table": name, "variant": cell.variant} | one for _, one in found]
     columns = [("", "function"), *((PUBLISHED, side) for side in sides), (OURS, "GRO on")]
     notes = [
         f"{PUBLISHED}: {_where(figures)}, measured by its author with perf top, not by rxbook: shares of the "
-        "whole CPU, a replay through a NIC, kernels of that time.",
+        "whole CPU, a replay through a NIC, frames of a size that it does not say, kernels of that time.",
         f"{OURS}: shares of the receiving thread's samples alone; +/-: 95 % interval.",
         "both: their sum, as the flush check moved from one into the other.",
         *_differs(run),
@@ -210,9 +213,8 @@ def _function_rows(
     for name, values in printed_rows.items():
         share = ours[name]
         record: dict[str, str | float] = {"function": name}
-        record |= {
-            f"published_{side}_percent": float(v) for side, v in zip(rows.columns, values, strict=True)
-        }
+        for side, value in zip(rows.columns, values, strict=True):
+            record[f"published_{side.replace(' ', '_')}_percent"] = float(value)
         record |= {"measured_percent": share.centre, "measured_percent_low": share.low}
         yield (name, *values, figure(share, 2)), record | {"measured_percent_high": share.high}
 

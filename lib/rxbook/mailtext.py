@@ -66,7 +66,7 @@ def _messages(path: Path, raw: bytes) -> Iterator[list[Message]]:
         raw = _with_lines(raw)
     elif raw.startswith(b"From ") and len(re.findall(rb"^From .*\n[\w-]+:", raw, re.MULTILINE)) > 1:
         box = mailbox.mbox(path, create=False)
-        for key in box:
+        for key in box.iterkeys():
             yield [_parsed(box.get_bytes(key))]
         return
     if raw.startswith(b"From "):

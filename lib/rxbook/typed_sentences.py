@@ -73,7 +73,8 @@ def _steps(sentence: str) -> Iterator[tuple[str, str, str]]:
         end = gains[at + 1].start() if at + 1 < len(gains) else len(sentence)
         cycles = _CYCLES.search(sentence, gain.end(), end)
         if cycles:
-            yield _step_name(sentence[begin : cycles.end()]), gain[1], cycles[1] or cycles[2]
+            said = sentence[begin : cycles.end() if gain is not gains[-1] else end]
+            yield _step_name(said), gain[1], cycles[1] or cycles[2]
             begin = cycles.end()
 
 
