@@ -132,17 +132,27 @@ def test_a_base_without_a_figure_in_a_column_gives_its_first_and_says_so():
 @pytest.mark.parametrize(
     ("label", "pair"),
     [
-        ("1...8 diff", ("patch 8", "baseline")),
-        ("patches 1-3", ("patch 3", "baseline")),
-        ("patch 3 diff", ("patch 3", "baseline")),
-        ("diff", ("patch 8", "baseline")),
-        ("patch 8 vs patch 3", ("patch 8", "patch 3")),
-        ("patch 8 / patch 3", ("patch 8", "patch 3")),
-        ("baseline diff", None),
+        ("1...8 diff", [("patch 8", "baseline")]),
+        ("patches 1-3", [("patch 3", "baseline")]),
+        ("patch 3 diff", [("patch 3", "baseline")]),
+        ("diff", [("patch 8", "baseline"), ("patch 8", "patch 3")]),
+        ("patch 8 vs patch 3", [("patch 8", "patch 3")]),
+        ("patch 8 / patch 3", [("patch 8", "patch 3")]),
+        ("vs patch 3", [("patch 8", "patch 3")]),
+        ("diff to patch 3", [("patch 8", "patch 3")]),
+        ("baseline diff", []),
     ],
 )
 def test_a_label_names_the_rows_that_it_compares(label, pair):
     assert compared(label, ["baseline", "patch 3", "patch 8"]) == pair
+
+
+@pytest.mark.parametrize(
+    ("change", "figures_taken"), [("+50", "3.0 / 2.0"), ("+20", "3.0 / 2.5"), ("+90", "3.0 / 2.0")]
+)
+def test_a_bare_difference_of_three_rows_is_read_as_fits_best(change, figures_taken):
+    found = checked(f"a | x 2.0 Mpps\nb | x 2.5 Mpps\nc | x 3.0 Mpps\ndiff | x {change} %")
+    assert found.claims[0].figures == figures_taken and found.contradicted is (change == "+90")
 
 
 def test_a_difference_beside_its_two_figures_is_checked():
@@ -309,9 +319,12 @@ def test_other_forms(rxbook, form, holds):
         (["."], "cannot read"),
         (["--format", "pdf"], "--format pdf: say one of text"),
         ([Path(__file__).with_name("conftest.py")], "no table of rates or of perf top"),
+        (["rates_alone"], "has figures, but none that others say something of: no difference is printed"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(rxbook, words, said):
+def test_a_mistake_is_answered_in_one_line(rxbook, tmp_path, monkeypatch, words, said):
+    (tmp_path / "rates_alone").write_text("Rates:\n\na    2.0   Mpps\nb    3.0   Mpps\n")
+    monkeypatch.chdir(tmp_path)
     status, out, err = rxbook(*words)
     assert status == 1 and out == "" and err.count("\n") == 1 and said in err
 

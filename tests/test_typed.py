@@ -203,6 +203,15 @@ def test_a_second_table_without_a_heading_has_the_columns_of_the_first(read):
     assert [c.name for c in claims.check(told[0]).claims][2:] == ["diff, GRO off", "diff, GRO on"]
 
 
+def test_a_sentence_above_a_table_is_no_row(read):
+    for sentence in (
+        "These are the results of version 3",
+        "Before we had 2.5 Mpps",
+        "We now see a rate of 9.9",
+    ):
+        assert found(read(TABLE.replace("frames:\n\n", f"frames:\n{sentence}\n"))) == EXPECTED
+
+
 def test_what_is_no_difference_is_no_claim(read):
     told = read(TABLE.replace("1...3", "CPU load      80         85        %\n1...3"))
     assert found(told) == EXPECTED

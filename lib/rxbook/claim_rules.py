@@ -30,6 +30,14 @@ Cells = Mapping[str, Mapping[str, str]]
 _DIFF_WORDS = re.compile(r"\b(diff(erence)?|delta|change|gain|improvement|patch(es)?)\b|[.,:%()]+", re.I)
 
 
+_AGAINST = re.compile(
+    r"(?:^|\s+)(?:vs\.?|versus|against|over|(?:compared|relative|diff) (?:to|with))\s+|\s*/\s*", re.IGNORECASE
+)
+
+RANKS = ("agree", "possible", "contradicts")
+"""Of several readings of what is printed, the one that fits best is taken."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One printed figure, or one that others imply, and what these others allow.
@@ -89,8 +97,9 @@ def _differences(message: str, name: str, figures: pd.DataFrame) -> Iterator[Cla
         for column, change in changes.items():
             if _number(change) is None:
                 continue
-            pair = _within(values) if values else _between(row, column, rates)
-            claim = _difference(message, name, f"{row}, {column}", change, pair)
+            pairs = _within(values) if values else _between(row, column, rates)
+            judged = [_difference(message, name, f"{row}, {column}", change, *pair) for pair in pairs]
+            claim = min(filter(None, judged), key=lambda one: RANKS.index(one.verdict), default=None)
             if claim and claim.figures.endswith(OTHER_COLUMN):
                 yield f"{OTHER_COLUMN}: the base has no figure in this column, so that of its first column is taken."
             yield (
@@ -99,47 +108,44 @@ def _differences(message: str, name: str, figures: pd.DataFrame) -> Iterator[Cla
             )
 
 
-def _within(values: Mapping[str, str]) -> tuple[str, str] | None:
+def _within(values: Mapping[str, str]) -> list[tuple[str, str]]:
     """A difference beside two figures is that of the second against the first; beside more, nobody can tell."""
     known = [value for value in values.values() if _number(value)]
-    return (known[1], known[0]) if len(known) == 2 else None
+    return [(known[1], known[0])] if len(known) == 2 else []
 
 
-def _between(label: str, column: str, rates: Cells) -> tuple[str, str] | None:
-    """The two printed figures that a row of differences compares in a column: (new, base).
+def _between(label: str, column: str, rates: Cells) -> Iterator[tuple[str, str]]:
+    """The two printed figures that a row of differences may compare in a column: (new, base).
 
     Where the base has no figure in this column, as a kernel without GRO has none for GRO on, its first one is
     taken, as the authors do.
     """
-    rows = compared(label, list(rates))
-    if rows is None:
-        return None
-    new, base = (rates[row] for row in rows)
-    if _number(new.get(column)) is None:
-        return None
-    if _number(base.get(column)):
-        return new[column], base[column]
-    known = [value for value in base.values() if _number(value)]
-    return (new[column], known[0] + OTHER_COLUMN) if known else None
+    for new, base in ((rates[new], rates[base]) for new, base in compared(label, list(rates))):
+        known = [value for value in base.values() if _number(value)]
+        if _number(new.get(column)) and _number(base.get(column)):
+            yield new[column], base[column]
+        elif _number(new.get(column)) and known:
+            yield new[column], known[0] + OTHER_COLUMN
 
 
-def compared(label: str, rows: Sequence[str]) -> tuple[str, str] | None:
-    """Which two rows a label such as "1...8 diff", "patches 1-3", "B vs A" or "diff" compares: (new, base).
+def compared(label: str, rows: Sequence[str]) -> list[tuple[str, str]]:
+    """Which rows a label such as "1...8 diff", "patches 1-3", "B vs A" or "diff" compares: (new, base).
 
-    A number in it names the row with that number, a row's name that row; a bare "diff" is of the last row above it.
-    The base is the first row, unless named.
+    A number in it names the row with that number, a row's name that row; else it is of the last row above it.
+    The base is the one named behind "vs", else the first row; of a bare "diff" it may also be the row before.
     """
     if len(rows) < 2:
-        return None
-    sides = re.split(r"\s+(?:vs\.?|against|over)\s+|\s*/\s*", label, maxsplit=1)
-    found = [_row_named(side, rows) for side in sides]
-    new = found[0] or rows[-1]
-    base = found[1] if len(found) > 1 and found[1] else rows[0]
-    return None if new == base else (new, base)
+        return []
+    sides = [*_AGAINST.split(label, maxsplit=1), ""]
+    new, base = (_row_named(side, rows) for side in sides[:2])
+    bases = [base] if base else [rows[0]] if new else [rows[0], rows[-2]]
+    return [(new or rows[-1], one) for one in dict.fromkeys(bases) if one != (new or rows[-1])]
 
 
 def _row_named(words: str, rows: Sequence[str]) -> str | None:
     bare = " ".join(_DIFF_WORDS.sub(" ", words).split()).lower()
+    if not bare:
+        return None
     names = {" ".join(_DIFF_WORDS.sub(" ", row).split()).lower(): row for row in rows}
     if bare in names:
         return names[bare]
@@ -148,17 +154,14 @@ def _row_named(words: str, rows: Sequence[str]) -> str | None:
     return ending[0] if ending else None
 
 
-def _difference(
-    message: str, table: str, name: str, change: str, pair: tuple[str, str] | None
-) -> Claim | None:
-    if pair is None:
-        return None
-    new, base = printed(pair[0]), printed(pair[1].removesuffix(OTHER_COLUMN))
+def _difference(message: str, table: str, name: str, change: str, over: str, under: str) -> Claim | None:
+    """None where the base may be a rounded zero."""
+    new, base = printed(over), printed(under.removesuffix(OTHER_COLUMN))
     if base.low <= 0:
         return None
     computed = (new / base - 1) * 100
     judged = verdict(printed(change), computed)
-    return Claim(message, table, name, f"{pair[0]} / {pair[1]}", change, DIFFERENCE, computed, judged)
+    return Claim(message, table, name, f"{over} / {under}", change, DIFFERENCE, computed, judged)
 
 
 # --- shares of functions, and their families
@@ -245,8 +248,7 @@ def _totals(message: str, name: str, steps: Mapping[str, str], unit: str) -> Ite
         for value in values:
             factor *= value / 100 + 1
         readings[" * "] = (factor - 1) * 100
-    ranks = ("agree", "possible", "contradicts")
-    sign, computed = min(readings.items(), key=lambda item: ranks.index(verdict(claim, item[1])))
+    sign, computed = min(readings.items(), key=lambda item: RANKS.index(verdict(claim, item[1])))
     label = f"total, {'throughput' if unit == DIFFERENCE else 'cycles'}"
     yield Claim(
         message, name, label, sign.join(parts), steps["total"], unit, computed, verdict(claim, computed),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rxbook import published, typed
+from rxbook import RxbookError, published, typed
 from rxbook.claim_rules import Claim, limits, rule
 from rxbook.published import DIFFERENCE
 from rxbook.rounding import printed
@@ -62,6 +62,10 @@ def of(file: Path | None = None) -> tuple[Table, bool]:
         figures, notes = typed.figures(file)
         source = f"from {file.name}"
     checked = check(figures)
+    if not checked.claims:
+        why = " ".join((*checked.notes, *notes)[:2]) or "no difference is printed."
+        name = file.name if file else "data/published"
+        raise RxbookError(f"{name} has figures, but none that others say something of: {why}")
     return table(checked, source, notes), checked.contradicted
 
 

@@ -66,6 +66,12 @@ class _Row:
     label: str
     values: tuple[tuple[str, str], ...]  # value and the unit typed with it
     unit: str
+    spaced: bool  # the cells stand apart, as in no sentence
+
+    @property
+    def is_sure(self) -> bool:
+        """A sentence that ends in a number is no row."""
+        return self.spaced or bool(self.unit) or any(unit for _, unit in self.values)
 
     @property
     def is_percent(self) -> bool:
@@ -145,13 +151,16 @@ def _add(table: Typed, rows: Sequence[_Row], unit: str) -> None:
 
 
 def _rows(block: Sequence[Line]) -> list[_Row]:
-    """The lines of a block that are rows, all with as many figures: a number that ends a name is no figure."""
-    rows = [(line, row) for line in block if (row := _row(line))]
-    if not rows:
+    """The lines of a block that are rows, all with as many figures: a number that ends a name is no figure.
+
+    One figure beside rows of several is that of a sentence.
+    """
+    counts = {len(row.values) for line in block if (row := _row(line)) and row.is_sure}
+    if not counts:
         return []
-    count = min(len(row.values) for _, row in rows)
-    again = [_row(line, count) for line, row in rows]
-    return [row for row in again if row]
+    count = min(counts - {1} or counts)
+    again = [row for line in block if (row := _row(line, count))]
+    return [row for row in again if row.is_sure or row.is_percent]
 
 
 def _row(line: Line, count: int | None = None) -> _Row | None:
@@ -162,7 +171,7 @@ def _row(line: Line, count: int | None = None) -> _Row | None:
     unit = parts.pop() if len(parts) > 2 and parts[-1] in (*RATES, DIFFERENCE) else ""
     values = [_value(part) for part in parts[1:]]
     if len(parts) > 1 and all(values) and count in (None, len(values)):
-        return _made(line, parts[0], values, unit)
+        return _made(line, parts[0], values, unit, True)
     words = text.split()
     unit = words.pop() if len(words) > 2 and words[-1] in (*RATES, DIFFERENCE) else ""
     taken: list[tuple[str, str]] = []
@@ -170,12 +179,13 @@ def _row(line: Line, count: int | None = None) -> _Row | None:
         taken.insert(0, value)
         words.pop()
     label = " ".join(words)
-    return _made(line, label, taken, unit) if taken and re.search("[A-Za-z]", label) else None
+    whole = taken and count in (None, len(taken)) and re.search("[A-Za-z]", label)
+    return _made(line, label, taken, unit, False) if whole else None
 
 
-def _made(line: Line, label: str, values: Sequence[tuple[str, str]], unit: str) -> _Row | None:
+def _made(line: Line, label: str, values: Sequence[tuple[str, str]], unit: str, spaced: bool) -> _Row | None:
     figures = [value for value, _ in values if value.lower() not in NO_FIGURE]
-    return _Row(line, label.strip("*` :"), tuple(values), unit) if figures else None
+    return _Row(line, label.strip("*` :"), tuple(values), unit, spaced) if figures else None
 
 
 def _value(text: str) -> tuple[str, str] | None:
