@@ -2,7 +2,8 @@
 """Do printed differences follow from the figures printed with them? Judged by what the rounding of these allows.
 
 Figures are those of the threads (`published.load`) or of a mail (`typed.figures`): message, table, row, column,
-value, unit, in the order in which they were printed.
+value, unit, in the order in which they were printed. Each claim is judged by itself: whether unrounded rates exist
+that allow all claims of a table at once is not asked.
 """
 
 from __future__ import annotations
