@@ -15,7 +15,9 @@ from perf_files import Recording
 from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
 
-COMMANDS = ["clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "show"]
+COMMANDS = [
+    "claims", "clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "show",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)

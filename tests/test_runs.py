@@ -390,7 +390,7 @@ def test_a_run_has_every_table_and_figure_as_files(path):
     assert {file.name for file in (path / "tables").iterdir()} == {
         f"{name}.{ending}"
         for names, endings in (
-            (("gro", "cost", "size_csum", "noise", "windows"), ("txt", "md", "html", "csv")),
+            (("gro", "cost", "size_csum", "noise", "windows", "published"), ("txt", "md", "html", "csv")),
             (("gro_bars", "window_strip"), ("png", "svg")),
         )
         for name in names

@@ -231,6 +231,23 @@ def mail(
 
 
 @app.command()
+def claims(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="a mail, mbox, patch or patchwork page; default: the published figures"),
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+) -> None:
+    """Check printed differences against the figures printed with them; status 1 where one contradicts."""
+    from rxbook import claims, render
+
+    write = render.in_form(form)
+    table, contradicted = claims.of(file)
+    print(write(table), end="")
+    raise typer.Exit(1 if contradicted else 0)
+
+
+@app.command()
 def scrub(
     run: Annotated[str, typer.Argument(help=f"a finished run: {NAMING}")],
     folder: Annotated[Path, typer.Argument(help="a new folder for the copy")],

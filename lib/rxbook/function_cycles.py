@@ -18,7 +18,7 @@ from rxbook.profile.tasks import only_task
 from rxbook.runs import Run
 from rxbook.tables import Table, is_cell
 
-__all__ = ["as_list", "comparison", "found", "makers"]
+__all__ = ["as_list", "comparison", "found", "makers", "thread_profiles"]
 
 Condition = tuple[Run, Cell, list[Recording]]
 
@@ -142,7 +142,7 @@ def _of_cells(
     unit = _unit(columns)
     read, kept = {}, {}
     for label, (run, cell, recordings) in columns.items():
-        profiles, kept[label] = _profiles(recordings, children, tuple(shown.debug))
+        profiles, kept[label] = thread_profiles(recordings, children, tuple(shown.debug))
         windows = run.samples[is_cell(run.samples, cell.model_dump())]
         cost = statistics.cell_interval(windows, COST[unit])
         read[label] = Column(profiles, None if math.isnan(cost.centre) else cost, unit)
@@ -161,8 +161,8 @@ def _unit(columns: Mapping[str, Condition]) -> str:
     return "cycles" if all(counted) else "ns"
 
 
-def _profiles(
-    recordings: Sequence[Recording], children: bool, debug: tuple[str, ...]
+def thread_profiles(
+    recordings: Sequence[Recording], children: bool = False, debug: tuple[str, ...] = ()
 ) -> tuple[list[Profile], float]:
     """The recordings without what other threads did, and the receiver's share of its CPU's samples."""
     read = [only_task(_loaded(recording.data, children, debug), recording.task) for recording in recordings]

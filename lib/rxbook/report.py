@@ -12,7 +12,7 @@ import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
 
-from rxbook import figures, function_cycles, provenance, render, statistics, tables
+from rxbook import beside, figures, function_cycles, provenance, render, statistics, tables
 from rxbook.plan import Cell
 from rxbook.profile.bars import function_bars
 from rxbook.runs import Run
@@ -62,7 +62,7 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
     if run.plan.aa:
         found["noise"] = partial(tables.noise_table, samples, source=source)
     found["windows"] = partial(tables.windows_table, samples, source=source)
-    return found | function_cycles.makers(run)
+    return found | function_cycles.makers(run) | beside.makers(run)
 
 
 def table_of(run: Run, name: str) -> Table | None:

@@ -47,6 +47,8 @@ PLACE = ("runs_dir", "run_name")
 
 NO_TABLE = {
     "size_csum": "one frame size and one UDP checksum: the first table says it all",
+    "published": "no cell has a thread's traffic: cpumap, UDP of 64 bytes with a checksum, one flow, GRO off and on; "
+    "or 64 flows of its four shapes, profiled",
     "noise": "not measured: run again with aa=True",
 }
 
