@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from rxbook import figures, profile, provenance, render, statistics, tables, wor
 from rxbook.plan import Cell
 from rxbook.profile import record
 from rxbook.profile.functions import Column, function_table
+from rxbook.profile.headline import headline
 from rxbook.runs import Run
 from rxbook.tables import Table
 
@@ -122,16 +123,20 @@ def save(run: Run) -> None:
         figure = figure_of(run, name)
         figure.savefig(folder / f"{name}.png", dpi=110)
         figure.savefig(folder / f"{name}.svg")
-    suite = pyperf_suite(run.samples, run.source)
+    profiled = record.recorded(run.path / "profiles")
+    headlines = {cell: headline([profile.load(data)]) for cell, data in profiled}
+    suite = pyperf_suite(run.samples, run.source, headlines)
     if suite:
         suite.dump(str(run.path / "bench.json"), replace=True)
 
 
-def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | None:
+def pyperf_suite(
+    samples: pd.DataFrame, source: str, headlines: Mapping[Cell, Mapping[str, str | int]] | None = None
+) -> pyperf.BenchmarkSuite | None:
     """The run as a pyperf suite: seconds per packet, one benchmark per cell, flagged windows left out.
 
     pyperf knows no rates, takes lower as better, and has no word for a bound: cells that the sender limited
-    are left out. Its compare_to tests for significance only where both suites have as many values of a
+    are left out. headlines: of the cells' profiles, more metadata. Its compare_to tests for significance only where both suites have as many values of a
     benchmark, so where as many windows were left out. Returns None where no cell remains.
     """
     benchmarks = []
@@ -143,6 +148,7 @@ def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | 
         cell = Cell(**dict(zip(Cell.model_fields, fields, strict=True)))
         name = cell.label() if several else cell.label().removeprefix(cell.variant + " ")
         metadata = {"name": name, "unit": "second", "rxbook_source": source, "rxbook_variant": cell.variant}
+        metadata |= (headlines or {}).get(cell, {})
         values = (windows["window_s"] / windows["frames"]).tolist()
         benchmarks.append(
             pyperf.Benchmark(

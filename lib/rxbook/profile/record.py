@@ -4,23 +4,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rxbook import RxbookError
-from rxbook.kernel import probes
+from rxbook.kernel import perf_tool
 from rxbook.plan import Cell
 
 if TYPE_CHECKING:
     from rxbook.testbeds.veth import Veth
 
-__all__ = ["FREQUENCY", "record_cells", "recorded"]
-
-FREQUENCY = 4999
-"""Samples per second: off the round numbers at which the kernel's own work comes."""
+__all__ = ["record_cells", "recorded"]
 
 LEAD_S = 0.3
 """perf's own start, before which the counted window must not begin."""
@@ -34,18 +30,14 @@ def record_cells(
     What is there already, from before an interruption, stays. Samples cycles where the machine counts them,
     else time (cpu-clock). Raises RxbookError where perf is missing or refuses.
     """
-    if probes.perf_version() is None:
-        raise RxbookError(f"no perf tool that runs. {probes.PERF_PACKAGES}")
-    event = "cpu-clock" if probes.cycle_counter() else "cycles"
     folder.mkdir(exist_ok=True)
-    # as it is now: modules and BPF programs come and go
-    shutil.copyfile("/proc/kallsyms", folder / "kallsyms")
+    perf_tool.save_kallsyms(folder)
     for number, cell in enumerate(cells, 1):
         about = folder / f"cell-{number:02}.json"
         if about.exists():
             continue
         data = about.with_suffix(".data")
-        command = ["perf", "record", "-q", "-C", str(cpu), "-e", event, "-F", str(FREQUENCY), "-o", str(data)]
+        command = perf_tool.record_command(str(cpu), data)
         counted = _record(
             testbed, cell, [*command, "--", "sleep", str(window_s + LEAD_S)], warmup_s, window_s
         )
