@@ -27,7 +27,7 @@ from typing import Any
 from pyperf._hooks import HookBase, HookError  # pyperf exports them nowhere else
 
 from rxbook import RxbookError
-from rxbook.kernel import perf_tool
+from rxbook.kernel import facts, perf_tool
 
 __all__ = ["Rxbook"]
 
@@ -53,15 +53,13 @@ class Rxbook(HookBase):
             raise HookError(str(error)) from error
 
     def _start(self) -> None:
-        self._cpus = os.environ.get(CPUS, "").strip()
-        if not re.fullmatch(r"(\d+(-\d+)?(,\d+(-\d+)?)*)?", self._cpus):
-            raise RxbookError(f'{CPUS}={self._cpus}: name CPUs as "1" or "0-3,5"')
+        self._cpus = _cpus_asked_for()
         self._folder = tempfile.TemporaryDirectory(prefix="rxbook-hook-")
         kept = os.environ.get(KEEP, "")
         place = Path(kept or self._folder.name).absolute()
         place.mkdir(parents=True, exist_ok=True)
         perf_tool.save_kallsyms(place)
-        self._data = place / f"perf.data.{uuid.uuid4()}"
+        self._data = place / f"perf.data.{uuid.uuid4().hex[:12]}"
         self._recording = perf_tool.Recording(self._cpus, self._data, Path(self._folder.name))
         self._control = self._recording.control
         os.environ[CONTROL] = self._folder.name
@@ -91,6 +89,19 @@ class Rxbook(HookBase):
                 metadata["rxbook_warning"] = f"no profile: {error}"
         if self._data.exists():
             metadata["rxbook_perf_data"] = str(self._data)
+
+
+def _cpus_asked_for() -> str:
+    asked = os.environ.get(CPUS, "").strip()
+    if not asked:
+        return ""
+    if not re.fullmatch(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*", asked):
+        raise RxbookError(f'{CPUS}={asked}: name CPUs as "1" or "0-3,5"')
+    online = facts.cpus()["online"]
+    # perf itself would take those that there are, or end without a word
+    if missing := sorted(set(facts.cpu_list(asked)) - set(online)):
+        raise RxbookError(f"{CPUS}={asked}: not online: {', '.join(map(str, missing[:5]))}")
+    return asked
 
 
 def _headline(data: Path) -> dict[str, str | int]:

@@ -136,8 +136,9 @@ def pyperf_suite(
     """The run as a pyperf suite: seconds per packet, one benchmark per cell, flagged windows left out.
 
     pyperf knows no rates, takes lower as better, and has no word for a bound: cells that the sender limited
-    are left out. headlines: of the cells' profiles, more metadata. Its compare_to tests for significance only where both suites have as many values of a
-    benchmark, so where as many windows were left out. Returns None where no cell remains.
+    are left out. Its compare_to tests for significance only where both suites have as many values of a
+    benchmark, so where as many windows were left out. headlines: of the cells' profiles, as metadata.
+    Returns None where no cell remains.
     """
     benchmarks = []
     several = samples["variant"].nunique() > 1

@@ -107,9 +107,12 @@ class Recording:
         ready = self.control.send("ping", 0.02)
         while not ready and self._perf.poll() is None and time.monotonic() < deadline:
             ready = self.control.answered(0.02)
-        if not ready or self._perf.poll() is not None:
+        ended = self._perf.poll() is not None
+        if ended or not ready:
             self.end()
-            raise RxbookError(self._refusal())
+            raise RxbookError(
+                self._refusal() if ended else f"perf record was not ready within {START_S:.0f} s"
+            )
 
     def _refusal(self) -> str:
         said = self._said.read_text(errors="replace")
@@ -119,7 +122,7 @@ class Recording:
                 "or as root: sysctl kernel.perf_event_paranoid=-1 kernel.kptr_restrict=0"
             )
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        return f"perf record: {lines[-1] if lines else f'not ready after {START_S:.0f} s'}"
+        return f"perf record: {lines[-1] if lines else f'ended with status {self._perf.returncode}'}"
 
     def stop(self) -> None:
         """End the recording, so that its file is whole. Raises RxbookError where perf fails."""

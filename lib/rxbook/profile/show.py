@@ -37,16 +37,27 @@ def files(
         raise RxbookError(f"--by {by}: say one of {', '.join(get_args(By))}")
     if top < 1:
         raise RxbookError(f"--top {top}: say a number from 1")
-    loaded = [profile.load(path, children, kallsyms) for path in paths]
-    labels = LABELS if len(paths) == 2 else [path.name for path in paths]
+    conditions = [condition for path in paths for condition in _conditions(path)]
+    labels = LABELS if len(paths) == len(conditions) == 2 else [label for label, _ in conditions]
     columns = {
-        label if labels.count(label) == 1 else f"{label} {number}": Column([found])
-        for number, (label, found) in enumerate(zip(labels, loaded, strict=True), 1)
+        label if labels.count(label) == 1 else f"{label} {number}": Column(
+            [profile.load(recording, children, kallsyms) for recording in recordings]
+        )
+        for number, (label, (_, recordings)) in enumerate(zip(labels, conditions, strict=True), 1)
     }
     table = function_table(
         columns, source=_source(paths), top=top, only=only, by=by, event=event, children=children
     )
     return FORMS[form](table)
+
+
+def _conditions(path: Path) -> list[tuple[str, list[Path]]]:
+    """(label, repeats) of what a file holds: itself, or the benchmarks of a pyperf suite."""
+    if path.suffix != ".json":
+        return [(path.name, [path])]
+    from rxbook.profile import suite
+
+    return list(suite.recordings(path).items())
 
 
 def _source(paths: Sequence[Path]) -> str:
