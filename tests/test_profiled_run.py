@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import shutil
 
+import pyperf
 import pytest
 
 import live
 from rxbook import RxbookError, profile, report, runs, workbook
+from rxbook.kernel import probes
 from rxbook.profile import record
 
 pytestmark = pytest.mark.needs_root
@@ -49,12 +51,25 @@ def test_gros_functions_appear_where_gro_is_on(run):
     assert frame["ns_per_packet"].notna().any() or run.samples["flags"].str.contains("pressure").any()
 
 
+def test_the_pyperf_suite_carries_each_cells_headline(run):
+    cells = {cell: data for cell, data in record.recorded(run.path / "profiles")}
+    kept = run.path / "bench.json"
+    suite = pyperf.BenchmarkSuite.load(str(kept)).get_benchmarks() if kept.exists() else []
+    if not suite:
+        pytest.skip("every window was flagged on this busy machine")
+    for benchmark in suite:
+        metadata = benchmark.get_metadata()
+        (data,) = (data for cell, data in cells.items() if cell.label().endswith(metadata["name"]))
+        assert metadata["rxbook_samples"] == profile.load(data).functions["samples"].sum()
+        assert metadata["rxbook_family_driver_and_XDP"].endswith(" %")
+
+
 def test_a_profile_is_no_window_whose_rate_counts(run):
     assert len(run.samples) == PARAMETERS["blocks"] * 2
 
 
 def test_without_perf_the_run_goes_on_and_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(record.shutil, "which", lambda name: None)
+    monkeypatch.setattr(probes.shutil, "which", lambda name: None)
     done = run_in(tmp_path, QUICK)
     assert done.status == "finished" and runs.status(done.path) == "finished"
     assert "no perf tool" in capsys.readouterr().err

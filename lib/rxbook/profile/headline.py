@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import Any
 
 from rxbook import profile
 from rxbook.profile import Profile
@@ -33,25 +32,28 @@ def headline(profiles: Sequence[Profile]) -> dict[str, str | int]:
     "12.30 +/-0.40 % dev_gro_receive".
     """
     table = function_table({"": Column(profiles)}, top=TOP)
-    frame = table.frame
+    lines: dict[str, list[dict[str, Any]]] = {"family": [], "function": [], "other": []}
+    for line in table.frame.to_dict("records"):
+        lines[line["row"]].append(line)
+    functions = [*lines["function"], *lines["other"]]
     said: dict[str, str | int] = {
-        "rxbook_event": next(iter(frame["event"]), "") or "none",
-        "rxbook_samples": int(frame.loc[frame["row"] != "family", "samples"].sum()),
+        "rxbook_event": functions[0]["event"] if functions else "none",
+        "rxbook_samples": int(sum(line["samples"] for line in functions)),
         "rxbook_lost_samples": sum(found.lost for found in profiles),
     }
     warnings = [note.removeprefix("WARNING: ") for note in table.notes if note.startswith("WARNING: ")]
     if warnings:
         said["rxbook_warning"] = " ".join(warnings)
-    for _, line in frame[frame["row"] == "family"].iterrows():
+    for line in lines["family"]:
         said[f"rxbook_family_{line['function'].replace(' ', '_')}"] = _percent(line)
-    for number, (_, line) in enumerate(frame[frame["row"] == "function"].iterrows(), 1):
+    for number, line in enumerate(lines["function"], 1):
         said[f"rxbook_function_{number:02}"] = f"{_percent(line)} {line['function']}"
-    for _, line in frame[frame["row"] == "other"].iterrows():
+    for line in lines["other"]:
         said["rxbook_function_others"] = _percent(line)
     return said
 
 
-def _percent(line: pd.Series) -> str:
+def _percent(line: Mapping[str, Any]) -> str:
     share = Interval(line["share_percent"], line["share_percent_low"], line["share_percent_high"], 0)
     return f"{figure(share, LEAST['share'])} %"
 
