@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import pyperf
 import pytest
@@ -52,16 +54,16 @@ def test_gros_functions_appear_where_gro_is_on(run):
 
 
 def test_the_pyperf_suite_carries_each_cells_headline(run):
-    cells = {cell: data for cell, data in record.recorded(run.path / "profiles")}
-    kept = run.path / "bench.json"
-    suite = pyperf.BenchmarkSuite.load(str(kept)).get_benchmarks() if kept.exists() else []
-    if not suite:
-        pytest.skip("every window was flagged on this busy machine")
+    # on a busy machine every window may be flagged, and a suite have no benchmark
+    report.save(replace(run, samples=run.samples.assign(flags="")))
+    suite = pyperf.BenchmarkSuite.load(str(run.path / "bench.json")).get_benchmarks()
+    found = record.recorded(run.path / "profiles")
+    assert len(suite) == len(found) == 2
     for benchmark in suite:
         metadata = benchmark.get_metadata()
-        (data,) = (data for cell, data in cells.items() if cell.label().endswith(metadata["name"]))
+        (data,) = (data for cell, data in found if cell.label().endswith(metadata["name"]))
         assert metadata["rxbook_samples"] == profile.load(data).functions["samples"].sum()
-        assert metadata["rxbook_family_driver_and_XDP"].endswith(" %")
+        assert re.fullmatch(r"[\d.]+ \+/-[\d.]+ %", metadata["rxbook_family_driver_and_XDP"])
 
 
 def test_a_profile_is_no_window_whose_rate_counts(run):

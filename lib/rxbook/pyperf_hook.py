@@ -54,7 +54,7 @@ class Rxbook(HookBase):
 
     def _start(self) -> None:
         self._cpus = _cpus_asked_for()
-        self._folder = tempfile.TemporaryDirectory(prefix="rxbook-hook-")
+        self._folder = tempfile.TemporaryDirectory(prefix=f"rxbook-hook-{os.getpid()}-")
         kept = os.environ.get(KEEP, "")
         place = Path(kept or self._folder.name).absolute()
         place.mkdir(parents=True, exist_ok=True)
