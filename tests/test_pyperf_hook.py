@@ -27,7 +27,7 @@ from rxbook.testbeds import leftovers
 pytestmark = pytest.mark.needs_root
 
 CPU = max(os.sched_getaffinity(0))
-ON_S, OFF_S = 0.3, 0.4
+ON_S, OFF_S = 0.2, 0.3
 BENCHMARK = f"""
 import time, pyperf
 def wait(loops):
