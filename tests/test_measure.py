@@ -18,6 +18,7 @@ SIMULATED = {
     "frames": 300_000,
     "skbs": 15_000,
     "cpu_ns": 198_000_000,
+    "cycles": None,
     "run_delay_ns": 1_000_000,
     "offered_frames": 500_000,
     "pressure_us": 4_000,
@@ -29,12 +30,17 @@ def row(cell=CELLS[0], plan=PLAN, **changes):
     return measure.window_row(cell, SIMULATED | changes, plan)
 
 
+def test_cycles_are_told_where_the_machine_counts_them():
+    assert row(cycles=480_000_000)["cycles_per_packet"] == pytest.approx(1600)
+
+
 def test_a_row_has_every_column_and_the_figures_of_the_window():
     found = row()
     assert ["block", "order", *found] == runs.COLUMNS
     assert found["mpps"] == pytest.approx(1.5)
     assert found["segs_per_skb"] == pytest.approx(20)
     assert found["ns_per_packet"] == pytest.approx(660)
+    assert found["cycles_per_packet"] is None
     assert found["offered_mpps"] == pytest.approx(2.5)
     assert found["dropped_frames"] == 200_000
     assert found["receiver_busy"] == pytest.approx(0.99)

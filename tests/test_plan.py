@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxbook import RxbookError
-from rxbook.plan import Plan, allowed, make_plan
+from rxbook.plan import NOT_MEASURED, Plan, allowed, make_plan
 
 
 def refusal(**parameters):
@@ -228,6 +228,31 @@ def test_labels_of_cells_differ():
     assert len({cell.label() for cell in found}) == len(found)
 
 
+# --- named shapes, and what tables show
+
+
+def test_the_shapes_of_the_thread_are_its_four_kinds_of_traffic():
+    found = cells(shapes="ip-udp,ipip-udp,ip-tcp,ipip-tcp", flows=64, burst=16, frame_sizes=1518, gro="on")
+    assert [(cell.encap, cell.protocol, cell.rx_gro_list, cell.flows) for cell in found] == [
+        ("none", "udp", "off", 64), ("4in4", "udp", "on", 64), ("none", "tcp", "off", 64), ("4in4", "tcp", "off", 64),
+    ]  # fmt: skip
+    assert all(cell.drop_tcp for cell in found)
+
+
+@pytest.mark.parametrize("other", [{"protocol": "tcp"}, {"encap": "4in4"}, {"rx_gro_list": "on"}])
+def test_a_shape_and_what_it_says_itself_are_refused_together(other):
+    (name,) = other
+    with pytest.raises(RxbookError, match=f"shapes=ip-udp says {name} itself"):
+        make_plan({"shapes": "ip-udp", **other})
+
+
+def test_families_are_named_on_a_command_line_too():
+    plan = make_plan({"families": "flush=inet_gro_flush gro_network_flush; copy=memcpy*"})
+    assert plan.families == {"flush": ["inet_gro_flush", "gro_network_flush"], "copy": ["memcpy*"]}
+    with pytest.raises(RxbookError, match="families=flush: say NAME=PATTERN"):
+        make_plan({"families": "flush"})
+
+
 # --- the fingerprint
 
 
@@ -239,21 +264,23 @@ def test_the_fingerprint_is_of_the_parameters_however_spelt():
     assert make_plan({"gro": [False, True]}).fingerprint() == make_plan({}).fingerprint()
 
 
-def test_the_fingerprint_does_not_know_the_seed():
-    assert make_plan({"seed": 1}).fingerprint() == make_plan({"seed": 2}).fingerprint()
+def test_the_fingerprint_does_not_know_the_seed_nor_what_tables_show():
+    other = {"seed": 2, "functions": "dev_gro_receive", "families": "copy=memcpy*", "top": 5}
+    assert set(other) == NOT_MEASURED
+    assert make_plan(other).fingerprint() == make_plan({"seed": 1}).fingerprint()
 
 
 OTHER = {
     "receiver": "stack", "gro": "on", "frame_sizes": 512, "udp_csum": "zero", "flows": 64, "burst": 16,
     "protocol": "tcp", "ip_version": 4, "encap": "4in4", "rx_udp_gro_forwarding": "off", "rx_gro_list": "on",
     "drop_tcp": False, "window_s": 0.3, "warmup_s": 0.1, "blocks": 5, "aa": True, "pressure_limit": 0.5,
-    "profile": True, "profile_s": 2,
+    "shapes": "ip-udp,ipip-udp", "profile": False, "profile_s": 2, "profile_repeats": 4, "call_graph": True,
     "variant": "v", "sender_cpu": 2, "receiver_cpu": 3, "queue_size": 1024,
 }  # fmt: skip
 
 
 def test_the_fingerprint_changes_with_every_other_parameter():
-    assert set(OTHER) == set(Plan.model_fields) - {"seed"}
+    assert set(OTHER) == set(Plan.model_fields) - NOT_MEASURED
     wide = {"frame_sizes": 128}  # for which each encapsulation has room
     prints = [make_plan(wide | {name: value}).fingerprint() for name, value in OTHER.items()]
     assert len({*prints, make_plan(wide).fingerprint()}) == len(OTHER) + 1

@@ -48,7 +48,9 @@ def parameters() -> None:
 
     for name, field in Plan.model_fields.items():
         default = ",".join(map(str, field.default)) if isinstance(field.default, list) else field.default
-        print(f"{name}={'' if default is None else default}\n    {field.description}\n    {allowed(name)}")
+        print(
+            f"{name}={'' if default in (None, {}) else default}\n    {field.description}\n    {allowed(name)}"
+        )
 
 
 @app.command()

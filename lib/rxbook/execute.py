@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rxbook import RxbookError, doctor, progress, runs
 from rxbook.kernel import facts
-from rxbook.plan import Plan, make_plan
+from rxbook.plan import INPUTS, Plan, make_plan
+from rxbook.profile import record
 from rxbook.testbeds.lock import Lock
 
 __all__ = ["NOTEBOOKS", "run"]
@@ -24,6 +25,13 @@ NOTEBOOKS = runs.ROOT / "notebooks"
 sys.modules.setdefault("rfc3987_syntax", None)
 
 KERNEL = "python3"  # this interpreter's, whatever the notebook was last opened with
+
+
+SHOWN = {
+    "gro_on_off": ("gro", "size_csum", "noise"),
+    "function_cycles": (*(f"functions_{number}" for number in range(1, 9)), "gro"),
+}
+"""Tables that the terminal shows after a notebook; the page and the run's folder have all."""
 
 
 def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path | None) -> None:
@@ -37,18 +45,24 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
         raise RxbookError(f"no notebook is named {notebook}; there are: {known}")
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
     if resume is None:
-        path, plan = folder / runs.new_name(notebook), make_plan(_defaults(source) | given)
+        declared = _declared(source)
+        inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
+        asked = {name: value for name, value in given.items() if name not in inputs}
+        defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
+        path, plan = folder / runs.new_name(notebook), make_plan(defaults | asked)
     else:
-        path, plan = _to_resume(folder / Path(resume).name, given)
+        inputs, (path, plan) = {}, _to_resume(folder / Path(resume).name, given)
         given = plan.model_dump()
     if runs.status(path) == "finished":
         print(f"{path.name} is finished: nothing is measured again")
+    elif inputs:
+        _announce_inputs(path, inputs)
     else:
         _announce(path, plan)
     if not (path / "report.html").exists():
         _execute(source, path, plan, given)
         _write_page(path)
-    _conclude(path)
+    _conclude(path, notebook)
 
 
 def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:
@@ -73,18 +87,29 @@ def _announce(path: Path, plan: Plan) -> None:
     per_block = len(plan.cells(release))
     blocks = len(runs.blocks_left(path, plan, per_block))
     seconds = blocks * per_block * (plan.window_s + plan.warmup_s)
-    print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s: about {seconds:.0f} s of "
+    profiles = plan.profile * plan.profile_repeats * per_block
+    seconds += profiles * (plan.profile_s + plan.warmup_s + record.LEAD_S)
+    recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
+    print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "
           f"traffic; {_shown(path)}", flush=True)  # fmt: skip
 
 
-def _defaults(source: Path) -> dict[str, object]:
-    """The notebook's own defaults of plan parameters."""
+def _announce_inputs(path: Path, inputs: dict[str, str]) -> None:
+    """Say that nothing is measured. Raises RxbookError where an input is not there."""
+    from rxbook import function_cycles
+
+    named = [item for value in inputs.values() for item in function_cycles.as_list(value)]
+    for item in named:
+        function_cycles.found(item)
+    print(f"nothing is measured: shows {', '.join(named)}; {_shown(path)}", flush=True)
+
+
+def _declared(source: Path) -> dict[str, object]:
+    """The parameters that a notebook declares, with its defaults."""
     import papermill
 
     found = papermill.inspect_notebook(str(source))
-    return {
-        name: ast.literal_eval(about["default"]) for name, about in found.items() if name in Plan.model_fields
-    }
+    return {name: ast.literal_eval(about["default"]) for name, about in found.items()}
 
 
 def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> None:
@@ -135,7 +160,10 @@ def _what_is_kept(notebook: str, path: Path) -> str:
 
 
 def _watch(path: Path, plan: Plan, ended: threading.Event) -> None:
-    """Show how far the run is, by the lines of its samples file: each second in a terminal, else each 10 s."""
+    """Show how far the run is, by the lines of its samples file and by its recordings.
+
+    Each second in a terminal, else each 10 s.
+    """
     samples, per_block = path / "samples.csv", len(plan.cells(facts.kernel_release()))
     total, before = per_block * len(runs.blocks_left(path, plan, per_block)), progress.windows_in(samples)
     terminal = sys.stderr.isatty()
@@ -145,7 +173,12 @@ def _watch(path: Path, plan: Plan, ended: threading.Event) -> None:
         if done <= 0:
             continue
         start = start or time.monotonic() - done * (plan.window_s + plan.warmup_s)
-        words = progress.line(done, total, per_block, time.monotonic() - start)
+        profiles = record.recordings(path / "profiles")
+        words = (
+            progress.profile_line(profiles, per_block * plan.profile_repeats)
+            if profiles and done == total
+            else progress.line(done, total, per_block, time.monotonic() - start)
+        )
         print(f"\r\033[K{words}" if terminal else words, end="" if terminal else "\n",
               file=sys.stderr, flush=True)  # fmt: skip
     if start and terminal:
@@ -158,17 +191,21 @@ def _write_page(path: Path) -> None:
     report.notebook_html(path / "notebook.ipynb", path / "report.html", path.name)
 
 
-def _conclude(path: Path) -> None:
+def _conclude(path: Path, notebook: str) -> None:
     from rxbook import render, report
 
-    run = runs.load(path) if (path / "plan.json").exists() else runs.recorded(path.name.rpartition("Z-")[2])
-    for name in ("gro", "size_csum", "noise"):
-        table = report.table_of(run, name)
-        if table:
-            print("\n" + render.text(table))
+    read = sorted(path.glob("tables/*.txt")) if not (path / "plan.json").exists() else []
+    for file in read:  # of inputs: nothing was measured
+        print("\n" + file.read_text())
+    if not read:
+        run = runs.load(path) if (path / "plan.json").exists() else runs.recorded(notebook)
+        for name in SHOWN[notebook]:
+            table = report.table_of(run, name)
+            if table:
+                print("\n" + render.text(table))
     print(f"page        {_shown(path / 'report.html')}")
-    if not run.recorded:
-        print(f"run folder  {_shown(path)}\nfor a mail  {_shown(path / 'tables' / 'gro.txt')}")
+    if read or not run.recorded:
+        print(f"run folder  {_shown(path)}\nfor a mail  {_shown(path / 'tables' / SHOWN[notebook][0])}.txt")
 
 
 def _shown(path: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rxbook import RxbookError, frames
 from rxbook.plan import Cell, Plan
-from rxbook.profile.record import record_cells
+from rxbook.profile.record import profile_cells
 from rxbook.runs import Folder, blocks_left
 from rxbook.testbeds.veth import Veth
 
@@ -26,12 +26,16 @@ MIN_FRAMES = 1000
 
 
 def measure(
-    folder: Folder, cells: list[Cell], report: Callable[[int, int, Cell], None] = lambda *_: None
+    folder: Folder,
+    cells: list[Cell],
+    report: Callable[[int, int, Cell], None] = lambda *_: None,
+    report_profiles: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Measure all windows that the folder's plan still lacks, each written as it ends.
 
-    `report` is called between windows with (windows done, windows to do in all, cell that ended). Returns facts of the
-    run: wall_s from the first traffic to the last, windows_s inside windows.
+    `report` is called between windows with (windows done, windows to do in all, cell that ended), `report_profiles`
+    then likewise with (recordings done, recordings in all). Returns facts of the run: wall_s from the first traffic of
+    the windows to the last, windows_s inside windows.
     """
     plan = folder.plan
     todo = list(schedule(folder, cells))
@@ -45,18 +49,15 @@ def measure(
             report(done, len(todo), cell)
         wall_s = time.monotonic() - start
         if plan.profile:
-            _profile(folder, cells, testbed)
+            _profile(folder, cells, testbed, report_profiles)
     folder.add_to_host({"offloads_before": testbed.offloads_before, "offloads_after": testbed.offloads_after})
     return {"wall_s": wall_s, "windows_s": windows_s, "windows": len(todo)}
 
 
-def _profile(folder: Folder, cells: list[Cell], testbed: Veth) -> None:
+def _profile(folder: Folder, cells: list[Cell], testbed: Veth, report: Callable[[int, int], None]) -> None:
     """A run without perf is still a run: it says what is missing."""
-    plan = folder.plan
     try:
-        record_cells(
-            testbed, cells, folder.path / "profiles", plan.receiver_cpu, plan.warmup_s, plan.profile_s
-        )
+        profile_cells(testbed, cells, folder.path / "profiles", folder.plan, folder.seed, report)
     except RxbookError as error:
         folder.log(f"no profile: {error}")
         print(f"no profile was recorded: {error}", file=sys.stderr)
@@ -86,6 +87,7 @@ def window_row(cell: Cell, counted: dict[str, float | None], plan: Plan) -> dict
         "mpps": received / window_s / 1e6,
         "segs_per_skb": received / counted["skbs"] if counted["skbs"] else None,
         "ns_per_packet": counted["cpu_ns"] / received if received else None,
+        "cycles_per_packet": counted["cycles"] / received if received and counted["cycles"] else None,
         "offered_frames": counted["offered_frames"],
         "offered_mpps": counted["offered_frames"] / window_s / 1e6,
         # frames still in a queue at either end of the window can make this slightly negative

@@ -17,10 +17,24 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from rxbook import RxbookError, frames
 
-__all__ = ["MIN_BLOCKS", "Cell", "Plan", "allowed", "make_plan"]
+__all__ = ["INPUTS", "MIN_BLOCKS", "NOT_MEASURED", "Cell", "Plan", "allowed", "make_plan"]
 
 MIN_BLOCKS = 5
 """Below this a comparison has too few pairs for a 95 % interval worth printing."""
+
+SHAPES: dict[str, dict[str, str]] = {
+    "ip-udp": {"encap": "none", "protocol": "udp", "rx_gro_list": "off"},
+    "ipip-udp": {"encap": "4in4", "protocol": "udp", "rx_gro_list": "on"},
+    "ip-tcp": {"encap": "none", "protocol": "tcp", "rx_gro_list": "off"},
+    "ipip-tcp": {"encap": "4in4", "protocol": "tcp", "rx_gro_list": "off"},
+}
+"""The traffic of "net: gro: move L3 flush checks" (netdev, April 2024), of which only one has rx-gro-list on."""
+
+NOT_MEASURED = {"seed", "functions", "families", "top"}
+"""Parameters of which a resumed run can have others: the seed, and what tables show."""
+
+INPUTS = ("before", "after")
+"""Parameters of the notebook function_cycles: what it shows instead of measuring a plan."""
 
 ON_OFF_WORDS = {"on": "on", "true": "on", "yes": "on", "off": "off", "false": "off", "no": "off"}
 
@@ -64,6 +78,16 @@ def _printable(value: str) -> str:
     return value
 
 
+def _as_families(value: Any) -> Any:
+    """`flush=inet_gro_flush gro_network_flush; copy=memcpy*` from a command line names a mapping."""
+    if not isinstance(value, str):
+        return value
+    named = [part.partition("=") for part in value.split(";") if part.strip()]
+    if not all(name.strip() and patterns.split() for name, _, patterns in named):
+        raise ValueError("say NAME=PATTERN PATTERN; NAME=...")
+    return {name.strip(): patterns.split() for name, _, patterns in named}
+
+
 OnOff = Annotated[Literal["off", "on"], BeforeValidator(_as_on_off)]
 YesNo = Annotated[bool, BeforeValidator(_as_bool)]
 Whole = Annotated[int, BeforeValidator(_as_number)]
@@ -72,8 +96,8 @@ IpVersion = Annotated[Literal[4, 6], BeforeValidator(_as_ip_version)]
 Variant = Annotated[str, Field(min_length=1, max_length=30), AfterValidator(_printable)]
 
 
-def _axis(item: Any) -> Any:
-    return Annotated[list[item], BeforeValidator(_as_list), Field(min_length=1)]
+def _axis(item: Any, least: int = 1) -> Any:
+    return Annotated[list[item], BeforeValidator(_as_list), Field(min_length=least)]
 
 
 def _whole(low: int, high: int) -> Any:
@@ -144,6 +168,10 @@ class Plan(BaseModel):
         None, description="of the packet that carries UDP or TCP; default 4, or what encap says"
     )
     encap: _axis(Literal["none", "4in4", "4in6", "6in6"]) = Field(["none"], description="IP in IP")
+    shapes: _axis(Literal["ip-udp", "ipip-udp", "ip-tcp", "ipip-tcp"], least=0) = Field(
+        [],
+        description="in place of protocol, encap and rx_gro_list: the traffic of the GRO flush-check thread",
+    )
 
     # the receiver's offloads and filter
     rx_udp_gro_forwarding: OnOff = Field("on", description="lets GRO merge UDP for which no socket listens")
@@ -158,8 +186,19 @@ class Plan(BaseModel):
     )
     seed: Whole | None = Field(None, ge=0, description="of the random order; default: drawn and recorded")
     aa: YesNo = Field(False, description="measure every cell twice under two names: prints the noise floor")
-    profile: YesNo = Field(False, description="perf record the receiver's CPU, in windows of their own")
-    profile_s: Number = Field(1.0, ge=0.1, le=60, description="length of such a window, seconds")
+    profile: YesNo = Field(True, description="perf record the receiver's CPU, in windows of their own")
+    profile_s: Number = Field(0.5, ge=0.1, le=60, description="length of such a window, seconds")
+    profile_repeats: Whole = Field(
+        3, ge=1, le=1000, description="such windows for each cell, in blocks as the others"
+    )
+    call_graph: YesNo = Field(False, description="record call chains too, which costs the receiver time")
+    functions: _axis(str, least=0) = Field(
+        [], description="functions that the tables show, also as patterns; default: the largest"
+    )
+    families: Annotated[dict[str, list[str]], BeforeValidator(_as_families)] = Field(
+        {}, description="sums of functions, beside those built in, by patterns; an empty list takes one out"
+    )
+    top: Whole = Field(20, ge=1, le=1000, description="so many functions are shown, the others are one row")
     pressure_limit: Number = Field(
         0.2,
         gt=0,
@@ -184,32 +223,46 @@ class Plan(BaseModel):
         variant = self.variant or kernel_release
         variants = [f"{variant} (A)", f"{variant} (A again)"] if self.aa else [variant]
         axes = itertools.product(
-            self.encap, self.protocol, self.receiver, self.flows, self.burst, self.frame_sizes, self.udp_csum,
-            variants, self.gro,
+            self._traffic(), self.receiver, self.flows, self.burst, self.frame_sizes, self.udp_csum, variants,
+            self.gro,
         )  # fmt: skip
         cells = [self._cell(*values) for values in axes]
         for cell in cells:
             frames.check(cell.frame_spec)
         return list(dict.fromkeys(cells))
 
+    def _traffic(self) -> list[dict[str, str]]:
+        """encap, protocol and rx_gro_list: all products, or the named shapes."""
+        if not self.shapes:
+            return [
+                {"encap": encap, "protocol": protocol, "rx_gro_list": self.rx_gro_list}
+                for encap, protocol in itertools.product(self.encap, self.protocol)
+            ]
+        told = [
+            name
+            for name in ("protocol", "encap", "rx_gro_list")
+            if getattr(self, name) != Plan.model_fields[name].default
+        ]
+        if told:
+            raise RxbookError(f"shapes={','.join(self.shapes)} says {told[0]} itself: leave one of them out")
+        return [SHAPES[name] for name in self.shapes]
+
     def _cell(
-        self, encap: str, protocol: str, receiver: str, flows: int, burst: int, size: int, csum: str,
+        self, traffic: dict[str, str], receiver: str, flows: int, burst: int, size: int, csum: str,
         variant: str, gro: str,
     ) -> Cell:  # fmt: skip
         return Cell(
             variant=variant,
             receiver=receiver,
             gro=gro,
-            protocol=protocol,
-            ip_version=self._ip_version(encap),
-            encap=encap,
+            ip_version=self._ip_version(traffic["encap"]),
             frame_size=size,
             udp_csum=csum,
             flows=flows,
             burst=burst if flows > 1 else 1,
             rx_udp_gro_forwarding=self.rx_udp_gro_forwarding,
-            rx_gro_list=self.rx_gro_list,
             drop_tcp=self.drop_tcp,
+            **traffic,
         )
 
     def _ip_version(self, encap: str) -> int:
@@ -221,8 +274,8 @@ class Plan(BaseModel):
         return inner
 
     def fingerprint(self) -> str:
-        """Twelve hex digits that change when any parameter but the seed does."""
-        text = json.dumps(self.model_dump(exclude={"seed"}), sort_keys=True)
+        """Twelve hex digits that change with every parameter that changes what is measured."""
+        text = json.dumps(self.model_dump(exclude=NOT_MEASURED), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -264,10 +317,12 @@ def _in_words(schema: dict[str, Any]) -> str:
         return f"{', '.join(others)} or {last}"
     if schema["type"] == "array":
         return _in_words(schema["items"]) + ", or a list of these"
+    if schema["type"] == "object":
+        return "NAME=PATTERN PATTERN; NAME=..."
     kinds = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
     if schema["type"] in kinds:
         return kinds[schema["type"]] + _range_in_words(schema)
-    return f"text of at most {schema['maxLength']} ASCII characters"
+    return f"text of at most {schema['maxLength']} ASCII characters" if "maxLength" in schema else "text"
 
 
 def _range_in_words(schema: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rxbook.plan import Cell
 
-__all__ = ["NotebookProgress", "line", "windows_in"]
+__all__ = ["NotebookProgress", "line", "profile_line", "windows_in"]
 
 
 def line(done: int, total: int, per_block: int, elapsed_s: float, now: str = "") -> str:
@@ -20,6 +20,11 @@ def line(done: int, total: int, per_block: int, elapsed_s: float, now: str = "")
     left = "" if done == 0 else f", {_minutes(elapsed_s / done * (total - done))} left"
     block = min(done // per_block + 1, total // per_block)
     return f"block {block}/{total // per_block}, window {done}/{total}{left}" + (f", {now}" if now else "")
+
+
+def profile_line(done: int, total: int) -> str:
+    """ "profile 7/36" ; these windows come after all others."""
+    return f"profile {done}/{total}"
 
 
 def _minutes(seconds: float) -> str:
@@ -49,6 +54,10 @@ class NotebookProgress:
             return
         self._last = now
         self._show(line(done, total, self._per_block, now - self._start, cell.label()))
+
+    def profile(self, done: int, total: int) -> None:
+        """Called after each recording."""
+        self._show(profile_line(done, total))
 
     def _show(self, words: str) -> None:
         if self._handle:

@@ -8,6 +8,7 @@ other processes. Settings are environment variables, which pyperf hands on if to
 RXBOOK_PERF_CPUS: the CPUs to record, as "1" or "0-3,5"; all by default.
 RXBOOK_PERF_DIR: a folder that keeps the recordings; without it they go once the table is made.
 
+Samples cost time in the timed code, as with perf_record: compare values with values under the same hook alone.
 pyperf makes a hook for the warm-ups of a process and another for its values; the metadata are of the latter.
 This module runs in the measured process and imports only what is small.
 """

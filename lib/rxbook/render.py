@@ -17,7 +17,8 @@ from rxbook.words import marked
 __all__ = ["csv", "html", "markdown", "text"]
 
 LONGEST_LABEL = 20
-"""A longer row name stands on a line of its own where the table would otherwise be too wide."""
+"""With longer row names, as of functions, a table that is too wide is cut between its groups of columns; with
+shorter ones each row name stands on a line of its own."""
 
 STYLE = (
     "<style>.rxbook{border-collapse:collapse;font:13px/1.5 monospace;text-align:right}"
@@ -97,7 +98,7 @@ class _Grid:
 
     @classmethod
     def fit(cls, table: Table, width: int) -> _Grid:
-        """The widest of the layouts that fit, or the narrowest."""
+        """The widest of the layouts that fit, see LONGEST_LABEL, or the narrowest."""
         rows = [[_ascii(cell) for cell in row] for section in table.sections for row in section.rows if row]
         columns = tuple(
             _Column.of(index, _ascii(group), _ascii(name), [row[index] for row in rows])
@@ -106,7 +107,10 @@ class _Grid:
         heading, label = columns[0].name, columns[0].width
         beside = [cls(columns[1:], heading, label, False, gap) for gap in (2, 1)]
         below = [cls(columns[1:], "", 2, True, gap) for gap in (2, 1)]
-        fitting = [grid for grid in beside + below if len(grid.parts(width)) == 1]
+        fitting = [grid for grid in beside if len(grid.parts(width)) == 1]
+        if not fitting and label > LONGEST_LABEL:
+            fitting = [grid for grid in beside if len(grid.parts(width)) <= len(_groups(grid.columns))]
+        fitting += [grid for grid in below if len(grid.parts(width)) == 1]
         return (fitting or (beside[1:] if label <= LONGEST_LABEL else below[1:]))[0]
 
     def parts(self, width: int) -> list[list[_Column]]:

@@ -13,21 +13,21 @@ import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
 
-from rxbook import figures, profile, provenance, render, statistics, tables, words
+from rxbook import figures, function_cycles, provenance, render, statistics, tables
 from rxbook.plan import Cell
-from rxbook.profile import record
-from rxbook.profile.functions import Column, function_table
-from rxbook.profile.headline import headline
+from rxbook.profile.bars import function_bars
 from rxbook.runs import Run
 from rxbook.tables import Table
 
 __all__ = [
     "FIGURES",
     "figure_of",
+    "function_tables",
     "not_applicable",
     "notebook_html",
     "pyperf_suite",
     "save",
+    "save_functions",
     "table_of",
     "tables_named",
     "tables_of",
@@ -61,29 +61,7 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
     if run.plan.aa:
         found["noise"] = partial(tables.noise_table, samples, source=source)
     found["windows"] = partial(tables.windows_table, samples, source=source)
-    return found | _function_tables(run)
-
-
-def _function_tables(run: Run) -> dict[str, Callable[[], Table]]:
-    """One table of functions for each traffic shape that was profiled: GRO off, then on."""
-    shapes: dict[tuple, dict[str, tuple[Cell, Path]]] = {}
-    for cell, data in record.recorded(run.path / "profiles"):
-        shape = tuple(value for name, value in cell if name != "gro")
-        shapes.setdefault(shape, {})[f"GRO {cell.gro}"] = (cell, data)
-    return {
-        f"functions_{number}": partial(_function_table, run, profiled)
-        for number, profiled in enumerate(shapes.values(), 1)
-    }
-
-
-def _function_table(run: Run, profiled: dict[str, tuple[Cell, Path]]) -> Table:
-    columns = {}
-    for name, (cell, data) in profiled.items():
-        windows = run.samples[tables.is_cell(run.samples, cell.model_dump())]
-        columns[name] = Column([profile.load(data)], statistics.cell_interval(windows, "ns_per_packet"))
-    table = function_table(columns, source=words.dated(run.source, run.samples))
-    cell, _ = next(iter(profiled.values()))
-    return replace(table, notes=(f"{words.traffic(cell.model_dump())}.", *table.notes))
+    return found | function_cycles.makers(run)
 
 
 def table_of(run: Run, name: str) -> Table | None:
@@ -105,29 +83,45 @@ def tables_of(run: Run) -> dict[str, Table]:
     return {name: table_of(run, name) for name in tables_named(run)}
 
 
+def function_tables(run: Run) -> dict[str, Table]:
+    """The tables of functions of a run, one for each traffic shape that was profiled, by the names of their files."""
+    return {name: table_of(run, name) for name in function_cycles.makers(run)}
+
+
 def figure_of(run: Run, name: str) -> Figure:
-    """One figure of a run, by the name of its file."""
+    """One of FIGURES, of a run."""
     return FIGURES[name](run.samples, source=run.source)
 
 
 def save(run: Run) -> None:
     """Write into the run's folder every table as text, Markdown, HTML and CSV, every figure, and bench.json."""
-    folder = run.path / "tables"
-    folder.mkdir(exist_ok=True)
-    for name, table in tables_of(run).items():
+    made = tables_of(run)
+    _write(run.path, made, {name: figure_of(run, name) for name in FIGURES} | _bars(made))
+    suite = pyperf_suite(run.samples, run.source, function_cycles.headlines(run))
+    if suite:
+        suite.dump(str(run.path / "bench.json"), replace=True)
+
+
+def save_functions(path: Path, made: dict[str, Table]) -> None:
+    """Write tables of functions, and their bars, into a folder as a run's are."""
+    _write(path, made, _bars(made))
+
+
+def _bars(made: dict[str, Table]) -> dict[str, Figure]:
+    return {name: function_bars(table) for name, table in made.items() if name.startswith("functions")}
+
+
+def _write(path: Path, made: dict[str, Table], drawn: dict[str, Figure]) -> None:
+    folder = path / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in made.items():
         for ending, write in (
             ("txt", render.text), ("md", render.markdown), ("html", render.html), ("csv", render.csv),
         ):  # fmt: skip
             (folder / f"{name}.{ending}").write_text(write(table))
-    for name in FIGURES:
-        figure = figure_of(run, name)
+    for name, figure in drawn.items():
         figure.savefig(folder / f"{name}.png", dpi=110)
         figure.savefig(folder / f"{name}.svg")
-    profiled = record.recorded(run.path / "profiles")
-    headlines = {cell: headline([profile.load(data)]) for cell, data in profiled}
-    suite = pyperf_suite(run.samples, run.source, headlines)
-    if suite:
-        suite.dump(str(run.path / "bench.json"), replace=True)
 
 
 def pyperf_suite(

@@ -39,8 +39,8 @@ SAMPLES = ROOT / "data" / "samples"
 
 COLUMNS = [
     "block", "order", "start_utc", *Cell.model_fields, "payload_bytes", "window_s", "frames", "skbs", "mpps",
-    "segs_per_skb", "ns_per_packet", "offered_frames", "offered_mpps", "dropped_frames", "receiver_busy",
-    "receiver_idle", "cpu_pressure", "steal", "flags",
+    "segs_per_skb", "ns_per_packet", "cycles_per_packet", "offered_frames", "offered_mpps",
+    "dropped_frames", "receiver_busy", "receiver_idle", "cpu_pressure", "steal", "flags",
 ]  # fmt: skip
 """Columns of samples.csv; times in seconds unless the name says ns, shares 0 to 1."""
 
@@ -120,7 +120,8 @@ def read_samples(path: Path) -> pd.DataFrame:
     text = path.read_text() if path.exists() else ""
     whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
     missing = {name: [""] for name in COLUMNS if TYPES.get(name) is not str}
-    return pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
+    found = pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
+    return found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
 
 
 def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
@@ -161,6 +162,10 @@ def scrub(path: Path, target: Path) -> None:
         write_json(target / name, {key: value for key, value in record.items() if key in SHARED})
     write_json(target / "host.json", provenance.scrub(json.loads((path / "host.json").read_text())))
     (target / "samples.csv").write_text((path / "samples.csv").read_text())
+    if (path / "profiles").exists():
+        from rxbook.profile import record  # which the many that load a run need not import
+
+        record.scrub(path / "profiles", target / "profiles")
 
 
 class Folder:

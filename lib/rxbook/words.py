@@ -79,6 +79,13 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
     return ", ".join(said for columns, said in parts if said and columns & set(fields))
 
 
+def short_traffic(cell: Mapping[str, Any]) -> str:
+    """`64 x IP/IP/UDP`, as the threads name it: flows, and the headers from outside in."""
+    headers = {"4in4": "IP/IP", "4in6": "IPv6/IP", "6in6": "IPv6/IPv6"}
+    inner = "IP" if cell["ip_version"] == 4 else "IPv6"
+    return f"{cell['flows']} x {headers.get(cell['encap'], inner)}/{cell['protocol'].upper()}"
+
+
 def dated(source: str, samples: pd.DataFrame) -> str:
     """A bare "measured" with the day of the first window, any other source as it is."""
     if source != "measured" or samples.empty:

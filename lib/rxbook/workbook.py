@@ -12,14 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from IPython.display import Image, display
+from matplotlib.figure import Figure
 
-from rxbook import RxbookError, doctor, measure, render, report, runs
+from rxbook import RxbookError, doctor, function_cycles, measure, render, report, runs
 from rxbook.kernel import facts
-from rxbook.plan import MIN_BLOCKS, Plan, make_plan
+from rxbook.plan import INPUTS, MIN_BLOCKS, Plan, make_plan
+from rxbook.profile.bars import function_bars
 from rxbook.progress import NotebookProgress
 from rxbook.runs import Folder, Run
+from rxbook.tables import Table
 
-__all__ = ["PLACE", "parameters", "run", "show_figure", "show_functions", "show_table"]
+__all__ = [
+    "PLACE",
+    "functions",
+    "parameters",
+    "run",
+    "show_figure",
+    "show_functions",
+    "show_table",
+]
 
 PLACE = ("runs_dir", "run_name")
 """Parameters of every notebook that say where a run is written, not what it measures."""
@@ -36,7 +47,7 @@ def parameters(variables: dict[str, Any]) -> dict[str, Any]:
     Those that papermill put in are taken by name from its cell, so that a misspelt one is refused and not
     silently ignored.
     """
-    names = [name for name in (*Plan.model_fields, *PLACE) if name in variables]
+    names = [name for name in (*Plan.model_fields, *PLACE, *INPUTS) if name in variables]
     names += [name for name in _injected(variables.get("In", [])) if name not in names]
     return {name: variables[name] for name in names}
 
@@ -69,6 +80,26 @@ def run(notebook: str, variables: dict[str, Any]) -> Run:
     return _measure(path, plan)
 
 
+def functions(variables: dict[str, Any]) -> tuple[dict[str, Table], Run | None]:
+    """The tables of functions that a notebook's parameters ask for, by name, and the run that they are of.
+
+    Of the runs or files that `before` and `after` name: these tables are also written into the folder `run_name`,
+    and there is no run. Without them, of a run that is measured now.
+    Raises RxbookError for wrong parameters, and where an input cannot be read.
+    """
+    given = parameters(variables)
+    before, after = (function_cycles.as_list(given.pop(name, [])) for name in INPUTS)
+    if not before and not after:
+        measured = run("function_cycles", given)
+        return report.function_tables(measured), measured
+    place = {name: given.pop(name, "") for name in PLACE}
+    tables = function_cycles.comparison(before, after, make_plan(given))
+    if place["run_name"]:
+        path = _path(str(place["runs_dir"]), str(place["run_name"]), "function_cycles")
+        report.save_functions(path, tables)
+    return tables, None
+
+
 def _path(runs_dir: str, run_name: str, notebook: str) -> Path:
     if Path(run_name).name != run_name:
         raise RxbookError(f"run_name={run_name} is no plain name: say the folder above it by runs_dir")
@@ -87,7 +118,7 @@ def _measure(path: Path, plan: Plan) -> Run:
     progress = NotebookProgress(len(cells))
     try:
         folder.log(f"measuring {len(cells)} cells in {plan.blocks} blocks")
-        about = measure.measure(folder, cells, progress)
+        about = measure.measure(folder, cells, progress, progress.profile)
         finished = dataclasses.replace(runs.load(path), status="finished")
         report.save(finished)
         folder.log("finished")
@@ -111,20 +142,28 @@ def show_table(run: Run, name: str) -> None:
     if table is None:
         print(NO_TABLE[name])
         return
-    display({"text/html": render.html(table), "text/plain": render.text(table)}, raw=True)
+    _show(table)
 
 
-def show_functions(run: Run) -> None:
-    """Show the tables of functions, one for each traffic shape that was profiled."""
-    names = [name for name in report.tables_named(run) if name.startswith("functions")]
-    for name in names:
-        show_table(run, name)
-    if not names:
-        print("not recorded: run again with profile=True")
+def show_functions(tables: dict[str, Table]) -> None:
+    """Show tables of functions, each with its bars; says so where nothing was recorded."""
+    for table in tables.values():
+        _show(table)
+        _picture(function_bars(table))
+    if not tables:
+        print("no profile: measured with profile=False, or without the perf tool (see the run's log.txt)")
 
 
 def show_figure(run: Run, name: str) -> None:
     """Show one of the run's figures, by the name of its file."""
+    _picture(report.figure_of(run, name))
+
+
+def _show(table: Table) -> None:
+    display({"text/html": render.html(table), "text/plain": render.text(table)}, raw=True)
+
+
+def _picture(figure: Figure) -> None:
     picture = io.BytesIO()
-    report.figure_of(run, name).savefig(picture, format="png", dpi=110)
+    figure.savefig(picture, format="png", dpi=110)
     display(Image(picture.getvalue()))

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rxbook import RxbookError
-from rxbook.kernel.perf_events import TASK_CLOCK, Counter
+from rxbook.kernel.perf_events import HARDWARE_CYCLES, TASK_CLOCK, Counter
 
 __all__ = [
     "CounterFile",
@@ -47,7 +47,7 @@ def find_kthread(pattern: str) -> int:
 
 
 class Task:
-    """A thread's time on its CPU and waiting for it, ns.
+    """A thread's time on its CPU and waiting for it, ns, and its CPU cycles where the machine counts these.
 
     The time on the CPU is perf's task clock: /proc/PID/schedstat and the thread's CPU clock stand still
     between two scheduler ticks, 4 ms at HZ=250, which is 2 % of a window of 0.2 s.
@@ -55,11 +55,19 @@ class Task:
 
     def __init__(self, pid: int):
         self._clock = Counter(TASK_CLOCK, pid)
+        try:
+            self._cycles = Counter(HARDWARE_CYCLES, pid)
+        except RxbookError:  # most virtual machines
+            self._cycles = None
         self._schedstat = CounterFile(f"/proc/{pid}/schedstat")
 
     def cpu_ns(self) -> int:
         """Time that the thread ran so far."""
         return self._clock.read()
+
+    def cycles(self) -> int | None:
+        """Cycles that the thread ran so far."""
+        return self._cycles.read() if self._cycles else None
 
     def waited_ns(self) -> int:
         """Time that the thread was ready so far, but its CPU was taken."""
@@ -68,6 +76,8 @@ class Task:
     def close(self) -> None:
         """Let go of the thread."""
         self._clock.close()
+        if self._cycles:
+            self._cycles.close()
         self._schedstat.close()
 
 

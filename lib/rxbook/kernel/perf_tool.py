@@ -26,8 +26,8 @@ START_S, ANSWER_S, STOP_S = 20.0, 10.0, 60.0
 CONTROL, ANSWERS = "control", "answers"
 
 
-def record_command(cpus: str, data: Path) -> list[str]:
-    """perf record of these CPUs ("1", "0-3,5"; "" for all), whatever runs there, into the file `data`.
+def record_command(cpus: str) -> list[str]:
+    """perf record of these CPUs ("1", "0-3,5"; "" for all), whatever runs there; add "-o" and a file.
 
     Samples cycles where the machine counts them, else time (cpu-clock). Raises RxbookError where perf is missing.
     """
@@ -35,7 +35,7 @@ def record_command(cpus: str, data: Path) -> list[str]:
         raise RxbookError(f"no perf tool that runs. {probes.PERF_PACKAGES}")
     event = "cpu-clock" if probes.cycle_counter() else "cycles"
     where = ["-C", cpus] if cpus else ["-a"]
-    return ["perf", "record", "-q", *where, "-e", event, "-F", str(FREQUENCY), "-o", str(data)]
+    return ["perf", "record", "-q", *where, "-e", event, "-F", str(FREQUENCY)]
 
 
 def save_kallsyms(folder: Path) -> None:
@@ -45,7 +45,7 @@ def save_kallsyms(folder: Path) -> None:
     """
     copy, now = folder / "kallsyms", Path("/proc/kallsyms")
     if copy.exists() and _first_line(copy) != _first_line(now):
-        raise RxbookError(f"{folder} has recordings of another kernel or boot: name an empty folder")
+        raise RxbookError(f"{folder} has recordings of another kernel or boot: record into an empty folder")
     shutil.copyfile(now, copy)
 
 
@@ -85,7 +85,7 @@ class Recording:
         for name in (CONTROL, ANSWERS):
             os.mkfifo(folder / name, 0o600)
         self._said = folder / "perf.err"
-        command = [*record_command(cpus, data), "-D", "-1"]
+        command = [*record_command(cpus), "-D", "-1", "-o", str(data)]
         command += ["--control", f"fifo:{folder / CONTROL},{folder / ANSWERS}"]
         parent = os.getpid()
 

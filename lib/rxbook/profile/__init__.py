@@ -45,7 +45,8 @@ class Profile:
 def load(
     path: str | os.PathLike[str], children: bool = False, kallsyms: str | os.PathLike[str] | None = None
 ) -> Profile:
-    """The profile in a file: perf.data, or the text of perf report, top, script, diff or stat.
+    """The profile in a file: perf.data, what a scrubbed run keeps of one, or the text of perf report, top, script,
+    diff or stat.
 
     children: also sum the call chains of perf.data, which takes longer. kallsyms: a copy of /proc/kallsyms from the
     recorded machine; without it, the file `kallsyms` beside a perf.data is taken, else what perf kept.
@@ -57,10 +58,11 @@ def load(
         from rxbook.profile import recording
 
         return recording.load(path, children, kallsyms)
-    from rxbook.profile import text
+    from rxbook.profile import saved, text
 
     # a broken byte must stay one byte: perf pads its columns by bytes
-    return text.parse(path.read_text(encoding="utf-8", errors="surrogateescape"), path.name)
+    words = path.read_text(encoding="utf-8", errors="surrogateescape")
+    return (saved if words.startswith(saved.HEAD) else text).parse(words, path.name)
 
 
 def _is_perf_data(path: Path) -> bool:

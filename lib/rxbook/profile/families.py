@@ -47,7 +47,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "netif_receive_generic_xdp", "cpu_map_*", "__cpu_map_*", "dev_map_*", "__dev_map_*", "bq_*", "xsk_*", "__xsk_*",
         "veth_*", "virtnet_*", "virtqueue_*", "tun_*", "tap_*", "mlx4_*", "mlx5_*", "mlx5e_*", "i40e_*", "iavf_*",
         "ice_*", "ixgbe_*", "ixgbevf_*", "igb_*", "igc_*", "bnxt_*", "ena_*", "gve_*", "mana_*", "nfp_*", "qede_*",
-        "e1000*", "r8169_*", "stmmac_*", "mvneta_*", "mvpp2_*", "!xdp_build_skb_*",
+        "e1000*", "r8169_*", "stmmac_*", "mvneta_*", "mvpp2_*", "!xdp_build_skb_*", "!bpf_prog_*_drop_tcp",
     ),
 }  # fmt: skip
 """Those that every table sums where they have samples. They are of the kernel: user functions are left out."""

@@ -75,8 +75,11 @@ class Receiver:
         }
         return self._offloads.before
 
-    def configure(self, receiver: str, queue_size: int, offloads: dict[str, str], drop_tcp: bool) -> None:
-        """Make ready for a cell; what it shares with the cell before stays as it is."""
+    def configure(self, receiver: str, queue_size: int, offloads: dict[str, str], drop_tcp: bool) -> int:
+        """Make ready for a cell; what it shares with the cell before stays as it is.
+
+        Returns the process id of the thread that receives.
+        """
         from rxbook.receivers import RECEIVERS
 
         if receiver not in self._receivers:
@@ -95,6 +98,7 @@ class Receiver:
             self._filters = tuple(libbpf.attach_netfilter(self._filter.program_fd("drop_tcp")))
         elif not drop_tcp:
             self._remove_filters()
+        return self._receiver.pid
 
     def window(self, warmup_s: float, window_s: float) -> dict[str, float | None]:
         """Let traffic run for `warmup_s`, then count for `window_s`. Returns what changed in that time."""
@@ -118,6 +122,7 @@ class Receiver:
             "clock_ns": clock_ns,
             "frames": received,
             "cpu_ns": cpu_ns,
+            "cycles": self._task.cycles(),
             "skbs": skbs,
             "offered_frames": receiver.offered(),
             "run_delay_ns": self._task.waited_ns(),

@@ -90,10 +90,10 @@ class Veth:
         """The changes of the receiver's counters in one window of the traffic that runs."""
         return self.receiver.call("window", 30 + warmup_s + window_s, warmup_s=warmup_s, window_s=window_s)
 
-    def prepare(self, cell: Cell) -> None:
-        """Make sender and receiver ready for a cell, without traffic."""
+    def prepare(self, cell: Cell) -> int:
+        """Make sender and receiver ready for a cell, without traffic; returns the pid of the thread that receives."""
         self.load(cell)
-        self.receiver.call(
+        return self.receiver.call(
             "configure",
             receiver=cell.receiver,
             queue_size=self._queue_size,

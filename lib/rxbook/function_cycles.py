@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Functions by share and by cost per packet: of one run by traffic shape, before and after, or of files."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rxbook import RxbookError, profile, provenance, runs, statistics, words
+from rxbook.plan import Cell, Plan
+from rxbook.profile import Profile, record
+from rxbook.profile.functions import Column, function_table
+from rxbook.profile.headline import headline
+from rxbook.profile.record import Recording
+from rxbook.profile.tasks import only_task
+from rxbook.runs import Run
+from rxbook.tables import Table, is_cell
+
+__all__ = ["as_list", "comparison", "found", "headlines", "makers"]
+
+Condition = tuple[Run, Cell, list[Recording]]
+
+COST = {"cycles": "cycles_per_packet", "ns": "ns_per_packet"}
+
+
+def makers(run: Run) -> dict[str, Callable[[], Table]]:
+    """What makes a run's tables, by the names of their files: one for each traffic shape, GRO off, then on."""
+    shapes: dict[tuple, dict[str, Condition]] = {}
+    for cell, recordings in record.recorded(run.path / "profiles").items():
+        shape = tuple(value for name, value in cell if name not in ("gro", "variant"))
+        several = run.samples["variant"].nunique() > 1
+        label = f"GRO {cell.gro}" + f", {cell.variant}" * several
+        shapes.setdefault(shape, {})[label] = (run, cell, recordings)
+    source = words.dated(run.source, run.samples)
+    return {
+        f"functions_{number}": functools.partial(_of_cells, columns, source, run.plan)
+        for number, columns in enumerate(shapes.values(), 1)
+    }
+
+
+def headlines(run: Run) -> dict[Cell, dict[str, str | int]]:
+    """Of each profiled cell, the receiving thread's functions as metadata for pyperf (see `headline`)."""
+    found = record.recorded(run.path / "profiles")
+    return {
+        cell: {"rxbook_task": recordings[0].task} | headline(_profiles(recordings, run.plan.call_graph)[0])
+        for cell, recordings in found.items()
+    }
+
+
+def comparison(before: Sequence[str], after: Sequence[str], shown: Plan) -> dict[str, Table]:
+    """Tables of runs or of files, by name; with `after`, each shows what changed.
+
+    before, after: one run folder (or run's name) each, or files of perf.data or of what perf printed; several files
+    are repeats of one condition. shown: whose functions, families and top are taken.
+    Raises RxbookError where one is neither, or they are not of one kind.
+    """
+    sides = {name: [found(given) for given in side] for name, side in (("before", before), ("after", after))}
+    sides = {name: paths for name, paths in sides.items() if paths}
+    folders = [path for paths in sides.values() for path in paths if path.is_dir()]
+    if not sides or "before" not in sides:
+        raise RxbookError("before is empty: name a run folder, or files of perf.data or of what perf printed")
+    if not folders:
+        return {"functions_1": _of_files(sides, shown)}
+    if any(len(paths) != 1 or not paths[0].is_dir() for paths in sides.values()):
+        raise RxbookError(
+            f"{folders[0].name} is a run folder: name one run each as before and after, or files only"
+        )
+    loaded = {name: runs.load(paths[0]) for name, paths in sides.items()}
+    for run in loaded.values():
+        if not record.recordings(run.path / "profiles"):
+            raise RxbookError(f"{run.path.name} has no profiles: measure with profile=true")
+    if len(loaded) == 1:
+        run = replace(loaded["before"], plan=_showing(loaded["before"].plan, shown))
+        return {name: make() for name, make in makers(run).items()}
+    return _of_runs(loaded, shown)
+
+
+def as_list(value: str | Sequence[str]) -> list[str]:
+    """`a.data,b.data` from a command line, one name, and a list of them."""
+    items = value.split(",") if isinstance(value, str) else value
+    return [str(item).strip() for item in items if str(item).strip()]
+
+
+def found(given: str) -> Path:
+    """The file or run folder that an input names. Raises RxbookError where there is none."""
+    path = Path(given).absolute()
+    place = path if path.exists() else runs.find(given)
+    if not place.exists():
+        raise RxbookError(f"{given} is no file, and no run of that name is in {runs.RUNS.name}/")
+    return place
+
+
+def _showing(plan: Plan, shown: Plan) -> Plan:
+    return plan.model_copy(
+        update={"functions": shown.functions, "families": shown.families, "top": shown.top}
+    )
+
+
+def _of_runs(loaded: Mapping[str, Run], shown: Plan) -> dict[str, Table]:
+    """One table for each cell that all runs have; variants do not matter."""
+    cells: dict[tuple, dict[str, Condition]] = {}
+    for name, run in loaded.items():
+        for cell, recordings in record.recorded(run.path / "profiles").items():
+            key = tuple(value for field, value in cell if field != "variant")
+            cells.setdefault(key, {})[name] = (run, cell, recordings)
+    shared = [columns for columns in cells.values() if len(columns) == len(loaded)]
+    if not shared:
+        raise RxbookError("no cell was profiled in both runs: their traffic differs")
+    source = "from two runs"
+    machines = [
+        f"{name}: {run.path.name}, {run.source}; {provenance.machine_label(run.host)}."
+        for name, run in loaded.items()
+    ]
+    return {
+        f"functions_{number}": _of_cells(columns, source, shown, True, machines)
+        for number, columns in enumerate(shared, 1)
+    }
+
+
+def _of_files(sides: Mapping[str, Sequence[Path]], shown: Plan) -> Table:
+    columns = {name: Column([profile.load(path) for path in found]) for name, found in sides.items()}
+    source = "from " + " and ".join(found[0].name for found in sides.values())
+    return function_table(columns, source=source, **_options(shown))
+
+
+def _options(shown: Plan) -> dict[str, object]:
+    return {"top": shown.top, "only": shown.functions or None, "families": shown.families or True}
+
+
+def _of_cells(
+    columns: Mapping[str, Condition],
+    source: str,
+    shown: Plan,
+    gro: bool = False,
+    machines: Sequence[str] = (),
+) -> Table:
+    """One traffic shape; each column is a cell with the repeats of its recording."""
+    children = all(run.plan.call_graph for run, _, _ in columns.values())
+    unit = _unit(columns)
+    read, kept = {}, {}
+    for label, (run, cell, recordings) in columns.items():
+        profiles, kept[label] = _profiles(recordings, children)
+        windows = run.samples[is_cell(run.samples, cell.model_dump())]
+        cost = statistics.cell_interval(windows, COST[unit])
+        read[label] = Column(profiles, None if math.isnan(cost.centre) else cost, unit)
+    table = function_table(read, source=source, children=children, **_options(shown))
+    _, cell, _ = next(iter(columns.values()))
+    notes = [f"{words.traffic(cell.model_dump())}{f', GRO {cell.gro}' if gro else ''}.", *_threads(kept)]
+    without = [label for label, column in read.items() if column.cost is None]
+    if without:
+        notes.append(f"No cost per packet for {' and '.join(without)}: no window counts, all are flagged.")
+    title = f"{words.short_traffic(cell.model_dump())}{f', GRO {cell.gro}' if gro else ''}: {table.title}"
+    return replace(table, title=title, notes=(*notes, *table.notes, *machines))
+
+
+def _unit(columns: Mapping[str, Condition]) -> str:
+    counted = [run.samples["cycles_per_packet"].notna().any() for run, _, _ in columns.values()]
+    return "cycles" if all(counted) else "ns"
+
+
+def _profiles(recordings: Sequence[Recording], children: bool) -> tuple[list[Profile], float]:
+    """The recordings without what other threads did, and the receiver's share of its CPU's samples."""
+    found = [only_task(_loaded(recording.data, children), recording.task) for recording in recordings]
+    ours, all_of_cpu = (sum(counts) for counts in zip(*((o, a) for _, o, a in found), strict=True))
+    return [of_task for of_task, _, _ in found], ours / all_of_cpu if all_of_cpu else 1.0
+
+
+@functools.lru_cache(maxsize=1024)
+def _loaded(data: Path, children: bool) -> Profile:
+    """A run's recordings are written once, and shown as table, figure and files."""
+    return profile.load(data, children)
+
+
+def _threads(kept: Mapping[str, float]) -> list[str]:
+    shares = " and ".join(f"{share:.1%}" for share in kept.values())
+    return [f"Samples of the receiving thread alone, which are {shares} of its CPU's."]
