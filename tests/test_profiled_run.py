@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
+import pyperf
 import pytest
 
 import live
 from rxbook import RxbookError, function_cycles, profile, report, runs, workbook
+from rxbook.kernel import probes
 from rxbook.plan import make_plan
 from rxbook.profile import record
 
@@ -74,6 +78,26 @@ def test_tables_and_bars_are_among_the_runs_files(run):
         assert max(map(len, text.splitlines())) <= 72
 
 
+def test_the_pyperf_suite_carries_each_cells_headline(run):
+    # on a busy machine every window may be flagged, and a suite have no benchmark
+    counted = replace(run, samples=run.samples.assign(flags=""))
+    suite = report.pyperf_suite(counted.samples, run.source, function_cycles.headlines(run))
+    if (run.path / "bench.json").exists():
+        saved = pyperf.BenchmarkSuite.load(str(run.path / "bench.json")).get_metadata()
+        assert saved["rxbook_event"] == suite.get_metadata()["rxbook_event"]
+    found = record.recorded(run.path / "profiles")
+    assert len(suite) == len(found) == 4
+    for benchmark in suite:
+        metadata = benchmark.get_metadata()
+        ((cell, recordings),) = ((c, r) for c, r in found.items() if c.label().endswith(metadata["name"]))
+        assert metadata["rxbook_task"] == recordings[0].task
+        parts = [profile.load(one.data).functions for one in recordings]
+        task = metadata["rxbook_task"][:15]  # as long as perf keeps it
+        ours = sum(part.loc[part["comm"] == task, "samples"].sum() for part in parts)
+        assert metadata["rxbook_samples"] == ours, cell
+        assert re.fullmatch(r"[\d.]+ \+/-[\d.]+ %", metadata["rxbook_family_driver_and_XDP"])
+
+
 def test_a_profile_is_no_window_whose_rate_counts(run):
     assert len(run.samples) == PARAMETERS["blocks"] * 4
 
@@ -124,7 +148,7 @@ def test_the_notebooks_inputs_are_shown_and_nothing_is_measured(run, tmp_path):
 
 
 def test_without_perf_the_run_goes_on_and_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(record.shutil, "which", lambda name: None)
+    monkeypatch.setattr(probes.shutil, "which", lambda name: None)
     done = run_in(tmp_path, PARAMETERS | {"shapes": "ip-udp"})
     assert done.status == "finished" and runs.status(done.path) == "finished"
     assert "no perf tool" in capsys.readouterr().err

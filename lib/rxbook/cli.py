@@ -81,7 +81,8 @@ def clean() -> None:
 def perf(
     context: typer.Context,
     files: Annotated[
-        list[Path], typer.Argument(help="perf.data, or what perf report, top or script printed")
+        list[Path],
+        typer.Argument(help="perf.data, what perf report, top or script printed, a suite of pyperf"),
     ],
     top: Annotated[int, typer.Option(help="so many functions; the others are one row")] = 20,
     only: Annotated[list[str] | None, typer.Option(help="a function, or a pattern such as '*gro*'")] = None,

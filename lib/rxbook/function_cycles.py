@@ -13,12 +13,13 @@ from rxbook import RxbookError, profile, provenance, runs, statistics, words
 from rxbook.plan import Cell, Plan
 from rxbook.profile import Profile, record
 from rxbook.profile.functions import Column, function_table
+from rxbook.profile.headline import headline
 from rxbook.profile.record import Recording
 from rxbook.profile.tasks import only_task
 from rxbook.runs import Run
 from rxbook.tables import Table, is_cell
 
-__all__ = ["as_list", "comparison", "found", "makers", "thread_profiles"]
+__all__ = ["as_list", "comparison", "found", "headlines", "makers", "thread_profiles"]
 
 Condition = tuple[Run, Cell, list[Recording]]
 
@@ -37,6 +38,16 @@ def makers(run: Run) -> dict[str, Callable[[], Table]]:
     return {
         f"functions_{number}": functools.partial(_of_cells, columns, source, run.plan)
         for number, columns in enumerate(shapes.values(), 1)
+    }
+
+
+def headlines(run: Run) -> dict[Cell, dict[str, str | int]]:
+    """Of each profiled cell, the receiving thread's functions as metadata for pyperf (see `headline`)."""
+    found = record.recorded(run.path / "profiles")
+    return {
+        cell: {"rxbook_task": recordings[0].task}
+        | headline(thread_profiles(recordings, run.plan.call_graph)[0])
+        for cell, recordings in found.items()
     }
 
 

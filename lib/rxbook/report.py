@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,7 @@ def save(run: Run) -> None:
     """Write into the run's folder every table as text, Markdown, HTML and CSV, every figure, and bench.json."""
     made = tables_of(run)
     _write(run.path, made, {name: figure_of(run, name) for name in FIGURES} | _bars(made))
-    suite = pyperf_suite(run.samples, run.source)
+    suite = pyperf_suite(run.samples, run.source, function_cycles.headlines(run))
     if suite:
         suite.dump(str(run.path / "bench.json"), replace=True)
 
@@ -125,12 +125,15 @@ def _write(path: Path, made: dict[str, Table], drawn: dict[str, Figure]) -> None
         figure.savefig(folder / f"{name}.svg")
 
 
-def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | None:
+def pyperf_suite(
+    samples: pd.DataFrame, source: str, headlines: Mapping[Cell, Mapping[str, str | int]] | None = None
+) -> pyperf.BenchmarkSuite | None:
     """The run as a pyperf suite: seconds per packet, one benchmark per cell, flagged windows left out.
 
     pyperf knows no rates, takes lower as better, and has no word for a bound: cells that the sender limited
     are left out. Its compare_to tests for significance only where both suites have as many values of a
-    benchmark, so where as many windows were left out. Returns None where no cell remains.
+    benchmark, so where as many windows were left out. headlines: of the cells' profiles, as metadata.
+    Returns None where no cell remains.
     """
     benchmarks = []
     several = samples["variant"].nunique() > 1
@@ -141,6 +144,7 @@ def pyperf_suite(samples: pd.DataFrame, source: str) -> pyperf.BenchmarkSuite | 
         cell = Cell(**dict(zip(Cell.model_fields, fields, strict=True)))
         name = cell.label() if several else cell.label().removeprefix(cell.variant + " ")
         metadata = {"name": name, "unit": "second", "rxbook_source": source, "rxbook_variant": cell.variant}
+        metadata |= (headlines or {}).get(cell, {})
         values = (windows["window_s"] / windows["frames"]).tolist()
         benchmarks.append(
             pyperf.Benchmark(

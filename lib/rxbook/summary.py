@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rxbook import notebooks, provenance, render, report, words
+from rxbook.kernel import perf_tool
 from rxbook.plan import Plan
 from rxbook.profile import record
 from rxbook.runs import Run
@@ -115,7 +116,7 @@ def _windows(run: Run) -> str:
 
 def _profiles(plan: Plan, recorded: int) -> str:
     chains = ", with call chains" * plan.call_graph
-    return f"{recorded} of {plan.profile_s:g} s, perf on CPU {plan.receiver_cpu} at {record.FREQUENCY} Hz{chains}"
+    return f"{recorded} of {plan.profile_s:g} s, perf on CPU {plan.receiver_cpu} at {perf_tool.FREQUENCY} Hz{chains}"
 
 
 def _commit(host: dict) -> str:

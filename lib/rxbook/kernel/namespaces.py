@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 from pathlib import Path
 
 from pyroute2 import IPRoute
 
 from rxbook import RxbookError
 
-__all__ = ["connect_veth", "die_with_parent", "enter_private_namespace", "parking_devices", "set_address"]
+__all__ = ["connect_veth", "enter_private_namespace", "parking_devices", "set_address"]
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
-PR_SET_PDEATHSIG = 1
 IFA_F_NODAD = 0x02
 
 
@@ -29,13 +27,6 @@ def _libc(call: str, *arguments: object) -> None:
     if getattr(libc, call)(*arguments) != 0:
         number = ctypes.get_errno()
         raise RxbookError(f"{call}: {os.strerror(number)}" + ("; run as root" if os.geteuid() else ""))
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends, however it ends."""
-    _libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the call
-        os._exit(1)
 
 
 def enter_private_namespace() -> None:

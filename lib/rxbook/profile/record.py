@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rxbook import RxbookError, profile
-from rxbook.kernel import probes
+from rxbook.kernel import perf_tool
 from rxbook.plan import Cell, Plan
 from rxbook.profile import saved
 from rxbook.profile.tasks import only_task
@@ -21,10 +20,7 @@ from rxbook.profile.tasks import only_task
 if TYPE_CHECKING:
     from rxbook.testbeds.veth import Veth
 
-__all__ = ["FREQUENCY", "Recording", "profile_cells", "recorded", "recordings", "scrub"]
-
-FREQUENCY = 4999
-"""Samples per second: off the round numbers at which the kernel's own work comes."""
+__all__ = ["Recording", "profile_cells", "recorded", "recordings", "scrub"]
 
 LEAD_S = 0.3
 """perf's own start, before which the counted window must not begin."""
@@ -57,16 +53,12 @@ def profile_cells(
     time (cpu-clock). `report` is called with (recordings done, in all). Raises RxbookError where perf is missing
     or refuses.
     """
-    if probes.perf_version() is None:
-        raise RxbookError(f"no perf tool that runs. {probes.PERF_PACKAGES}")
-    command = ["perf", "record", "-q", "-C", str(plan.receiver_cpu), "-F", str(FREQUENCY)]
-    command += ["-e", "cpu-clock" if probes.cycle_counter() else "cycles", *["-g"] * plan.call_graph]
+    command = [*perf_tool.record_command(str(plan.receiver_cpu)), *["-g"] * plan.call_graph]
     folder.mkdir(exist_ok=True)
     todo = list(_schedule(cells, folder, plan.profile_repeats, seed))
     for done, (cell, about) in enumerate(todo, 1):
         if not about.exists():
-            # as it is now: modules and BPF programs come and go
-            shutil.copyfile("/proc/kallsyms", folder / "kallsyms")
+            perf_tool.save_kallsyms(folder)
             argv = [*command, "-o", str(about.with_suffix(".data"))]
             noted = _record(testbed, cell, argv, plan.warmup_s, plan.profile_s)
             about.write_text(json.dumps({"cell": cell.model_dump(), "argv": argv, **noted}) + "\n")

@@ -39,11 +39,13 @@ def files(
         raise RxbookError(f"--inlined {inlined}: say one of {', '.join(get_args(Inlined))}")
     if top < 1:
         raise RxbookError(f"--top {top}: say a number from 1")
-    loaded = [profile.load(path, children, kallsyms, debug) for path in paths]
-    labels = LABELS if len(paths) == 2 else [path.name for path in paths]
+    conditions = [condition for path in paths for condition in _conditions(path)]
+    labels = LABELS if len(paths) == len(conditions) == 2 else [label for label, _ in conditions]
     columns = {
-        label if labels.count(label) == 1 else f"{label} {number}": Column([found])
-        for number, (label, found) in enumerate(zip(labels, loaded, strict=True), 1)
+        label if labels.count(label) == 1 else f"{label} {number}": Column(
+            [profile.load(recording, children, kallsyms, debug) for recording in recordings]
+        )
+        for number, (label, (_, recordings)) in enumerate(zip(labels, conditions, strict=True), 1)
     }
     table = function_table(
         columns,
@@ -56,6 +58,15 @@ def files(
         inlined=inlined,
     )
     return rendered(table)
+
+
+def _conditions(path: Path) -> list[tuple[str, list[Path]]]:
+    """(label, repeats) of what a file holds: itself, or the benchmarks of a pyperf suite."""
+    if path.suffix != ".json":
+        return [(path.name, [path])]
+    from rxbook.profile import suite
+
+    return list(suite.recordings(path).items())
 
 
 def _source(paths: Sequence[Path]) -> str:

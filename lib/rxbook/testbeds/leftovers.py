@@ -6,8 +6,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import signal
 import socket
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from pyroute2 import IPRoute
 
 from rxbook.testbeds.lock import lock_path
 
-__all__ = ["remove", "sweep"]
+__all__ = ["delete_recordings", "remove", "sweep"]
 
 OUR_DEVICES = re.compile(r"rxb[0-9a-f]{6}[rspq]")
 
@@ -32,7 +34,7 @@ def sweep() -> list[str]:
 
 def remove() -> list[str]:
     """The same for who holds the lock, and has no testbed yet."""
-    return _end_orphans() + _delete_devices()
+    return _end_orphans() + _delete_devices() + delete_recordings()
 
 
 def _end_orphans() -> list[str]:
@@ -47,6 +49,17 @@ def _end_orphans() -> list[str]:
         except OSError:  # it ended meanwhile, or is another user's
             continue
     return ended
+
+
+def delete_recordings() -> list[str]:
+    """Folders in which the pyperf hook of a process recorded that was killed since."""
+    deleted = []
+    for folder in Path(tempfile.gettempdir()).glob("rxbook-hook-*"):
+        pid = folder.name.split("-")[2]
+        if not Path("/proc", pid).exists() and folder.lstat().st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
+            deleted.append(f"deleted {folder}")
+    return deleted
 
 
 def _delete_devices() -> list[str]:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from rxbook import RxbookError, frames
-from rxbook.kernel import counters, libbpf, namespaces
+from rxbook.kernel import counters, libbpf, lifetime, namespaces
 from rxbook.kernel.offloads import Offloads
 from rxbook.testbeds.processes import serve, sleep_until
 
@@ -180,7 +180,7 @@ def _optional(path: str) -> counters.CounterFile | None:
 def main() -> None:
     """`python -m rxbook.testbeds.roles sender|receiver PARENT_PID`."""
     name, parent = sys.argv[1], int(sys.argv[2])
-    namespaces.die_with_parent(parent)
+    lifetime.die_with_parent(parent)
     gc.disable()
     role = {"sender": Sender, "receiver": Receiver}[name]()
 
