@@ -260,7 +260,7 @@ def profiled(path, shapes, lost=0, **parameters):
 def test_a_run_of_functions_shows_its_largest_and_what_was_sent(tmp_path):
     found = block(profiled(tmp_path / "run", "ip-udp"))
     lines = found.text.splitlines()
-    assert len(lines) <= 40 and max(map(len, lines)) <= 70 and found.text.startswith("Functions by share of ")
+    assert len(lines) <= 40 and max(map(len, lines)) <= 68 and found.text.startswith("Functions by share of ")
     for answer in (
         "1 x IP/UDP: 1518-byte frames, UDP checksum computed",
         "cpumap",
@@ -324,7 +324,7 @@ def test_a_note_stands_below_the_line_and_out_of_the_changelog(rxbook, run, repo
     changelog, below = patch.read_text().split("\n---\n", 1)
     notes, diff = below.split("diff --git", 1)
     assert "Mpps" not in changelog + diff and "Notes (perf):\n    [begin: rxbook mail a-run]\n" in notes
-    assert "UDP GRO, Mpps" in notes and max(map(len, notes.splitlines())) <= 75
+    assert "UDP GRO, Mpps" in notes and max(map(len, notes.splitlines())) <= 72
     assert applied(patch) == git("log", "-1", "--format=%B", "main")
 
 

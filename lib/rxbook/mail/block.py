@@ -23,8 +23,8 @@ from rxbook.tables import Section, Table
 __all__ = ["Block", "block", "plain"]
 
 INDENT = "  "
-WIDTH = 72 - len(INDENT)
-"""Columns of a block. In a git note, which git format-patch indents by four, it stays below the 75 of a changelog."""
+WIDTH = 68
+"""Columns of a block: 72 in a git note, which git format-patch indents by four, and fewer elsewhere."""
 LONGEST = 40
 """Lines; where the table by variant is longer, the one by frame size and checksum is the default."""
 TOP, FEW = 3, 2
@@ -49,7 +49,7 @@ class Block:
 
 
 def block(path: Path, names: Sequence[str] = ()) -> Block:
-    """The block of a run, at most 72 columns wide when indented.
+    """The block of a run, at most 72 columns wide wherever it stands.
 
     names: the tables, as their files are called; default: the table by variant, or a short one of functions for
     a run of function_cycles. A folder of compared inputs has its tables as they were written, 74 columns when indented.
