@@ -73,3 +73,44 @@ def test_prose_is_no_profile(tmp_path):
     )
     with pytest.raises(RxbookError, match=r"prose\.txt"):
         show.files([tmp_path / "prose.txt"])
+
+
+DIFF = """# Event 'cycles'
+#
+# Baseline  Delta Abs  Shared Object      Symbol
+# ........  .........  .................  ......
+#
+    60.00%    -20.00%  [kernel.kallsyms]  [k] inet_gro_receive
+    40.00%    +20.00%  [kernel.kallsyms]  [k] tcp_gro_receive
+"""
+STAT = """ Performance counter stats for 'x' (5 runs):
+
+             {0}      cycles                                   ( +-  {1}% )
+                 7      context-switches                         ( +-  1.00% )
+"""
+
+
+def test_what_perf_diff_printed_is_a_comparison(tmp_path):
+    (tmp_path / "diff.txt").write_text(DIFF)
+    shown = show.files([tmp_path / "diff.txt"])
+    assert re.search(r"^inet_gro_receive +60\.00 +40\.00 +-20\.00$", shown, re.MULTILINE)
+
+
+def test_counters_of_perf_stat_are_compared_with_their_errors(tmp_path):
+    for name, counted in (
+        ("a", ("1,000,000", "0.50")),
+        ("b", ("900,000", "0.50")),
+        ("c", ("1,005,000", "0.50")),
+    ):
+        (tmp_path / name).write_text(STAT.format(*counted))
+    shown = show.files([tmp_path / "a", tmp_path / "b"])
+    assert re.search(r"^cycles +1000000 +900000 +-10\.0 \+/-1\.2$", shown, re.MULTILINE)
+    shown = show.files([tmp_path / "a", tmp_path / "c"])
+    assert re.search(r"^cycles .* ~ \+/-1\.4$", shown, re.MULTILINE)
+
+
+def test_counters_and_functions_are_not_one_table(tmp_path):
+    (tmp_path / "stat.txt").write_text(STAT.format("1", "0.50"))
+    (tmp_path / "diff.txt").write_text(DIFF)
+    with pytest.raises(RxbookError, match=r"stat\.txt holds counters of perf stat"):
+        show.files([tmp_path / "stat.txt", tmp_path / "diff.txt"])

@@ -79,9 +79,14 @@ def load(
         )
     from rxbook.profile import saved, text
 
-    # a broken byte must stay one byte: perf pads its columns by bytes
-    words = path.read_text(encoding="utf-8", errors="surrogateescape")
+    words = text_of(path)
     return (saved if words.startswith(saved.HEAD) else text).parse(words, path.name)
+
+
+def text_of(path: Path) -> str:
+    """What a text file holds; nothing for a recording. RxbookError where it cannot be read."""
+    # a broken byte must stay one byte: perf pads its columns by bytes
+    return "" if _is_perf_data(path) else path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def first_file(path: Path) -> Path:

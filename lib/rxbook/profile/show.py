@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
+import pandas as pd
+
 from rxbook import RxbookError, profile, render
+from rxbook.profile import Profile, text
+from rxbook.profile.counters import counter_table
 from rxbook.profile.functions import Column, function_table
 from rxbook.profile.tally import By, Inlined
 
@@ -39,13 +44,16 @@ def files(
         raise RxbookError(f"--inlined {inlined}: say one of {', '.join(get_args(Inlined))}")
     if top < 1:
         raise RxbookError(f"--top {top}: say a number from 1")
-    conditions = [condition for path in paths for condition in _conditions(path)]
+    stats = [_stat(path) for path in paths]
+    if all(stat is not None for stat in stats):
+        labels = LABELS if len(paths) == 2 else [path.name for path in paths]
+        return rendered(counter_table(dict(zip(labels, stats, strict=True)), _source(paths)))
+    load = functools.partial(profile.load, children=children, kallsyms=kallsyms, debug=debug)
+    conditions = [condition for path in paths for condition in _conditions(path, load)]
     labels = LABELS if len(paths) == len(conditions) == 2 else [label for label, _ in conditions]
     columns = {
-        label if labels.count(label) == 1 else f"{label} {number}": Column(
-            [profile.load(recording, children, kallsyms, debug) for recording in recordings]
-        )
-        for number, (label, (_, recordings)) in enumerate(zip(labels, conditions, strict=True), 1)
+        label if labels.count(label) == 1 else f"{label} {number}": Column(profiles)
+        for number, (label, (_, profiles)) in enumerate(zip(labels, conditions, strict=True), 1)
     }
     table = function_table(
         columns,
@@ -60,13 +68,23 @@ def files(
     return rendered(table)
 
 
-def _conditions(path: Path) -> list[tuple[str, list[Path]]]:
-    """(label, repeats) of what a file holds: itself, or the benchmarks of a pyperf suite."""
-    if path.suffix != ".json":
-        return [(path.name, [path])]
-    from rxbook.profile import suite
+def _stat(path: Path) -> pd.DataFrame | None:
+    """The counters in what perf stat printed; None for any other file."""
+    words = profile.text_of(path)
+    return text.stat(words, path.name) if words and text.kind(words) == "perf stat" else None
 
-    return list(suite.recordings(path).items())
+
+def _conditions(path: Path, load: Callable[[Path], Profile]) -> list[tuple[str, list[Profile]]]:
+    """(label, repeats) of what a file holds: itself, the benchmarks of a pyperf suite, or the files of perf diff."""
+    if path.suffix == ".json":
+        from rxbook.profile import suite
+
+        return [(label, [load(one) for one in found]) for label, found in suite.recordings(path).items()]
+    words = profile.text_of(path)
+    if words and text.kind(words) == "perf diff":
+        found = text.profiles(words, path.name)
+        return [(one.source.rpartition(", ")[2].rstrip(")"), [one]) for one in found]
+    return [(path.name, [load(path)])]
 
 
 def _source(paths: Sequence[Path]) -> str:

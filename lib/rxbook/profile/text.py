@@ -73,7 +73,7 @@ def _found(text: str, name: str, wanted: slice) -> tuple[list[Profile], int]:
     what = _kind(lines)
     warnings = Warnings()
     if what == "perf stat":
-        raise RxbookError(f"{name} holds counters of perf stat, not functions: read it with stat()")
+        raise RxbookError(f"{name} holds counters of perf stat, not functions")
     if what is None:
         raise RxbookError(f"{name} is no output of perf that is known here{_example(lines)}")
     found, count = _read(what, lines, name, warnings, wanted)
