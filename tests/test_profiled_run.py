@@ -144,7 +144,9 @@ def test_the_notebooks_inputs_are_shown_and_nothing_is_measured(run, tmp_path):
     given = {"before": str(run.path), "runs_dir": str(tmp_path), "run_name": "shown", "top": 3}
     tables, measured = workbook.functions(given)
     assert measured is None and list(tables) == ["functions_1", "functions_2"]
-    assert {file.name for file in tmp_path.rglob("*.txt")} == {"functions_1.txt", "functions_2.txt"}
+    texts = {file.name: file.read_text() for file in tmp_path.rglob("*.txt")}
+    assert set(texts) == {"functions_1.txt", "functions_2.txt", "report.txt"}
+    assert texts["functions_2.txt"] in texts["report.txt"]
 
 
 def test_without_perf_the_run_goes_on_and_says_so(tmp_path, monkeypatch, capsys):

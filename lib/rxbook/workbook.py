@@ -110,6 +110,7 @@ def functions(variables: dict[str, Any]) -> tuple[dict[str, Table], Run | None]:
     if place["run_name"]:
         path = _path(str(place["runs_dir"]), str(place["run_name"]), "function_cycles")
         report.save_functions(path, tables)
+        (path / "report.txt").write_text("\n".join(map(render.text, tables.values())))
     return tables, None
 
 
