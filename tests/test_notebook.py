@@ -34,7 +34,7 @@ NOTEBOOK = NOTEBOOKS / "gro_on_off.ipynb"
 BLOCKS = 10
 BUSY = "another run measures"
 DIFFERENT = {
-    "gro_on_off": {"frame_sizes", "udp_csum"},
+    "gro_on_off": {"frame_sizes", "udp_csum", "top"},
     "function_cycles": {"frame_sizes", "flows", "burst", "shapes", "blocks", "profile_s", "profile_repeats"},
 }
 """Parameters whose default in a notebook is not the plan's own."""

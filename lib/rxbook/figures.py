@@ -28,7 +28,7 @@ __all__ = ["gro_bars", "png", "window_strip"]
 
 WIDTH_IN = 8.0
 DPI = 100
-PNG_COLOURS = 32
+PNG_COLOURS, PNG_DPI = 16, 85
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 GRO_COLOURS = dict(zip(("off", "on"), COLOURS, strict=False))
 FLAG_MARKERS = {"sender_limited": "o", "pressure": "x", "short": "+"}
@@ -42,7 +42,7 @@ LINE, PANEL, LABEL = 90, 104, 40  # characters of a line of the title, of all pa
 def png(figure: Figure) -> bytes:
     """A figure as a PNG of few colours: a third of the size, which a page for a mail has to mind."""
     drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=110)
+    figure.savefig(drawn, format="png", dpi=PNG_DPI)
     picture = Image.open(drawn).convert("RGB").quantize(PNG_COLOURS, dither=Image.Dither.NONE)
     picture.save(small, "png", optimize=True)
     return small.getvalue()

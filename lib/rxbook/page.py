@@ -9,6 +9,8 @@ from pathlib import Path
 
 import nbformat
 
+from rxbook import render
+
 __all__ = ["write"]
 
 STYLE = """:root{color-scheme:light dark}
@@ -46,10 +48,12 @@ def write(notebook: Path, page: Path, title: str) -> None:
     for cell in cells.cells:
         cell.source = PLACE.sub("", cell.source)
     body, _ = exporter.from_notebook_node(cells)
-    # colours of code are half of a page's size
+    # once in the head instead of beside each table; and colours of code would be half of a page
+    body = body.replace(render.STYLE, "")
     body = HIGHLIGHTED.sub(lambda found: SPAN.sub("", found[0]), body)
     page.write_text(
         f"<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>{html.escape(title)}</title>"
-        f"<meta name=viewport content='width=device-width,initial-scale=1'><style>{STYLE}</style></head>\n"
+        f"<meta name=viewport content='width=device-width,initial-scale=1'>{render.STYLE}"
+        f"<style>{STYLE}</style></head>\n"
         f"<body>{SWITCH}<main>{body}</main></body></html>\n"
     )
