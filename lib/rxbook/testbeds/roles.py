@@ -46,6 +46,10 @@ class Sender:
         """Send `count` frames and return the seconds they took."""
         return self._generator.send(count)
 
+    def send_in_calls(self, calls: int, each: int) -> None:
+        """Send `calls` times `each` frames; in between whoever shares the CPU takes what was sent."""
+        self._generator.send_in_calls(calls, each)
+
     def send_nothing(self, count: int, parked: bool = True) -> float:
         """Run the bare live-frame loop on `count` frames and return the seconds it took."""
         return self._generator.send_nothing(count, parked)
@@ -129,6 +133,11 @@ class Receiver:
             "pressure_us": counters.pressure_us(files["pressure"].read()) if files["pressure"] else None,
             "steal_s": counters.steal_s(files["stat"].read(), self._device.cpu),
         }
+
+    def counters(self) -> dict[str, float | None]:
+        """All counters, once what was sent is received."""
+        self._wait_until_quiet()
+        return self._count()
 
     def capture(self, limit: int) -> None:
         """Keep the next `limit` frames instead of receiving."""

@@ -29,7 +29,7 @@ class Veth:
         self, sender_cpu: int = 0, receiver_cpu: int = 1, queue_size: int = 2048, holder: str = "rxbook"
     ):
         usable = facts.cpus()["usable"]
-        if len(usable) < 2:
+        if len(usable) < 2 and sender_cpu != receiver_cpu:
             raise RxbookError(
                 f"{len(usable)} CPU can be used here: a sender and a receiver need one each. "
                 "Use a machine or a CPU set with two"
