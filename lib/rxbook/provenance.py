@@ -28,7 +28,7 @@ PUBLISHED: dict[str, set[str] | None] = {
     "kernel_version": None,
     "config_hash": None,
     "cmdline": None,
-    "btf": {"cpumap_gro", "netfilter_link"},
+    "btf": {"cpumap_gro", "netfilter_link", "bulk_skb_cache"},
     "symbols": {"napi_skb_cache_get_bulk", "gro_receive_skb"},
     "mitigations": None,
     "cpu_model": None,

@@ -19,7 +19,7 @@ __all__ = ["LiveFrames"]
 
 FRAMES_PER_CALL = 1 << 24  # a signal ends a call early, so it may be long
 STOP_DEADLINE_S = 2.0
-YIELD_S = 1e-4
+YIELD_S = 0.05
 HEADER_ROOM = 120  # send.bpf.c
 
 

@@ -10,20 +10,22 @@ outside would come at another instruction each time.
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
+import signal
 import sys
 import traceback
 import tty
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rxbook import RxbookError
+from rxbook.frames import FrameSpec
 from rxbook.kernel import facts
-from rxbook.plan import Cell
-from rxbook.testbeds.veth import Veth
+from rxbook.testbeds import roles
+from rxbook.testbeds.pair import Pair
 
 __all__ = ["FRAMES_PER_CALL", "LEAD_CALLS"]
 
@@ -39,35 +41,65 @@ RESULTS = "/dev/ttyS1"
 RB_AUTOBOOT = 0x01234567
 
 
+class Forked:
+    """A sender or receiver that starts at once, as what it needs is loaded already: to load is slow here."""
+
+    def __init__(self, name: str, errors: Any):
+        (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            for end, place in ((theirs_in, 0), (theirs_out, 1), (errors.fileno(), 2)):
+                os.dup2(end, place)
+            os.closerange(3, 64)
+            roles.run(name)
+            os._exit(0)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.stdin, self.stdout = os.fdopen(ours_in, "wb"), os.fdopen(ours_out, "rb", buffering=0)
+
+    def kill(self) -> None:
+        """End it."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Its status."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
 def measure(job: dict[str, Any], say: Callable[..., None]) -> None:
     """Measure the windows of a job, in its order."""
     exact = job["count"] == "instructions"
-    gc.disable()
-    with Veth(0, 0 if exact else 1, job["queue_size"], holder="guest") as testbed:
-        for index, cell in enumerate(Cell(**fields) for fields in job["cells"]):
+    pair = Pair(0, 0 if exact else 1, job["queue_size"], Forked)
+    try:
+        pair.connect()
+        for index, fields in enumerate(job["windows"]):
+            cell = SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
             if exact:
-                counted = instructions(testbed, cell, job["packets"])
+                counted = instructions(pair, cell, job["packets"])
             else:
-                counted = testbed.measure(cell, job["warmup_s"], job["window_s"])
+                counted = pair.measure(cell, job["warmup_s"], job["window_s"])
             say(index=index, counted=counted)
+    finally:
+        pair.close()
 
 
-def instructions(testbed: Veth, cell: Cell, packets: int) -> dict[str, float | None]:
+def instructions(pair: Pair, cell: Any, packets: int) -> dict[str, float | None]:
     """The changes of the receiver's counters while `packets` frames go through it; cpu_ns is instructions here.
 
     The clock of such a guest is the number of instructions run so far (QEMU's -icount shift=0).
     """
-    testbed.prepare(cell)
-    testbed.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
-    before = testbed.receiver.call("counters")
-    testbed.sender.call("send_in_calls", calls=-(-packets // FRAMES_PER_CALL), each=FRAMES_PER_CALL)
-    after = testbed.receiver.call("counters")
+    pair.prepare(cell)
+    pair.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
+    before = pair.receiver.call("counters")
+    pair.sender.call("send_in_calls", calls=-(-packets // FRAMES_PER_CALL), each=FRAMES_PER_CALL)
+    after = pair.receiver.call("counters")
     return {name: None if after[name] is None else after[name] - before[name] for name in after}
 
 
 def kernel() -> dict[str, Any]:
     """What the kernel that runs says of itself."""
     return {
+        "clock": __import__("time").monotonic(),
         "kernel_release": facts.kernel_release(),
         "kernel_version": facts.kernel_version(),
         "cmdline": facts.cmdline(),
@@ -111,8 +143,9 @@ def main() -> None:
         try:
             job = json.loads(Path("/job.json").read_text())
             say(hello=kernel())
-            if job["cells"]:
+            if job["windows"]:
                 _load_modules()
+                _import_all()
                 measure(job, say)
             if job.get("crash"):
                 Path("/proc/sysrq-trigger").write_text("c")
@@ -127,20 +160,24 @@ def main() -> None:
         ctypes.CDLL(None).reboot(RB_AUTOBOOT)  # QEMU ends instead
 
 
+def _import_all() -> None:
+    """What sender and receiver else import when they first need it, one after the other."""
+    from rxbook.generators import live_frames
+    from rxbook.receivers import RECEIVERS
+
+    assert live_frames and RECEIVERS
+
+
 def _say_what_is_loaded() -> None:
     """For the host: the files that this part opens when it measures."""
     from pyroute2 import IPRoute
 
-    from rxbook.generators import live_frames
     from rxbook.kernel import libbpf
-    from rxbook.receivers import RECEIVERS
-    from rxbook.testbeds import roles
 
+    _import_all()
     with IPRoute() as ip:  # which imports more when it is first used
         ip.link_lookup(ifname="lo")
     libbpf.library()
-    assert live_frames and roles and RECEIVERS
-    "x".encode("idna")
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
     modules = sorted(file for file in files if file and os.path.exists(file))

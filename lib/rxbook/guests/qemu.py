@@ -177,7 +177,7 @@ def kvm_works(image: Path) -> bool:
     """Whether a guest gets to user space under KVM, by a short boot: the device node alone proves nothing."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
-    return bool(boot(image, {"count": "time", "cells": []}, [], kvm=True, timeout_s=TRIAL_S).hello)
+    return bool(boot(image, {"count": "time", "windows": []}, [], kvm=True, timeout_s=TRIAL_S).hello)
 
 
 def _write(file: int, content: bytes) -> None:

@@ -14,7 +14,7 @@ from rxbook.kernel import counters, libbpf, namespaces
 from rxbook.kernel.offloads import Offloads
 from rxbook.testbeds.processes import serve, sleep_until
 
-__all__ = ["Receiver", "Sender"]
+__all__ = ["Receiver", "Sender", "run"]
 
 
 class Sender:
@@ -190,6 +190,11 @@ def main() -> None:
     """`python -m rxbook.testbeds.roles sender|receiver PARENT_PID`."""
     name, parent = sys.argv[1], int(sys.argv[2])
     namespaces.die_with_parent(parent)
+    run(name)
+
+
+def run(name: str) -> None:
+    """Be the sender or the receiver until standard input ends."""
     gc.disable()
     role = {"sender": Sender, "receiver": Receiver}[name]()
 
