@@ -50,6 +50,7 @@ PUBLISHED: dict[str, set[str] | None] = {
     "offloads_after": set(offloads.FEATURES),
     "versions": {"python", "rxbook", "libbpf", "perf", *PACKAGES},
     "git": {"commit", "dirty"},
+    "guests": None,
 }
 """Keys of a host record that may leave the machine, each with its inner keys that may (None: all)."""
 

@@ -46,7 +46,16 @@ def fetch(wanted: str, label: str | None = None) -> Kernel:
     packages = [f"linux-{part}-{flavour}" for part in PARTS if f"linux-{part}-{flavour}" in names]
     with tempfile.TemporaryDirectory(prefix="rxbook-") as folder:
         os.chmod(folder, 0o755)
-        _run(configuration, "apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages, cwd=folder)
+        _run(
+            configuration,
+            "apt-get",
+            "download",
+            "-qq",
+            "-o",
+            "APT::Sandbox::User=root",
+            *packages,
+            cwd=folder,
+        )
         root = Path(folder) / "root"
         for package in sorted(Path(folder).glob("*.deb")):
             _run(configuration, "dpkg-deb", "-x", str(package), str(root))
@@ -54,7 +63,8 @@ def fetch(wanted: str, label: str | None = None) -> Kernel:
         if image is None:
             raise RxbookError(f"{wanted}: no kernel image in {', '.join(packages)}")
         version = next(Path(folder).glob("*.deb")).name.split("_")[1]
-        return kernels.add(label or wanted, image, root, config or next(root.rglob("config"), None),
+        series = ".".join(re.split(r"[.+-]", flavour)[:2])
+        return kernels.add(label or (PREFIX + series if wanted == PREFIX else wanted), image, root, config or next(root.rglob("config"), None),
                            source=f"Debian linux-image-{flavour} {version}")  # fmt: skip
 
 

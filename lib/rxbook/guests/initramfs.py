@@ -21,7 +21,9 @@ from rxbook import RxbookError
 __all__ = ["archive", "base"]
 
 LIBRARY = Path(__file__).resolve().parents[2]
-UNCHECKED = (0b01).to_bytes(4, "little")  # PEP 552: a hash-based .pyc that is taken without looking at its source
+UNCHECKED = (0b01).to_bytes(
+    4, "little"
+)  # PEP 552: a hash-based .pyc that is taken without looking at its source
 
 INIT = """#!{python} -S
 import os, sys
@@ -39,7 +41,10 @@ def base() -> bytes:
     """
     found = _loaded()
     python = os.path.realpath(sys.executable)
-    folders = [str(LIBRARY), *(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))]
+    folders = [
+        str(LIBRARY),
+        *(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))),
+    ]
     libraries = sorted({os.path.dirname(path) for path in found["libraries"]})
     init = INIT.format(python=python, path=":".join(folders), libraries=":".join(libraries))
     files: dict[str, tuple[int, bytes]] = {"/init": (0o755, init.encode())}
@@ -82,7 +87,9 @@ def _links(libraries: Iterable[str]) -> Iterator[tuple[str, str]]:
         for entry in os.scandir(folder):
             if entry.is_symlink() and os.path.realpath(entry.path) in wanted:
                 yield entry.path, os.path.realpath(entry.path)
-    said = subprocess.run(["ldd", os.path.realpath(sys.executable)], capture_output=True, text=True, timeout=60)
+    said = subprocess.run(
+        ["ldd", os.path.realpath(sys.executable)], capture_output=True, text=True, timeout=60
+    )
     for path in re.findall(r"^\s*(/\S+) \(0x", said.stdout, re.MULTILINE):
         if path != os.path.realpath(path):
             yield path, os.path.realpath(path)

@@ -16,7 +16,9 @@ from rxbook import RxbookError
 from rxbook.guests import images
 from rxbook.kernel import facts
 
-__all__ = ["RUNNING", "Kernel", "add", "add_tree", "differing_options", "find", "known", "store"]
+__all__ = [
+    "RUNNING", "Kernel", "add", "add_tree", "differing_options", "find", "known", "line", "listing", "store",
+]  # fmt: skip
 
 RUNNING = "running"
 MODULES = ("veth", "ipv6")
@@ -78,7 +80,9 @@ def find(label: str) -> Kernel:
             raise RxbookError(f"{RUNNING}: its image {image} is not there, so it cannot be booted as a guest")
         return add(label, image, Path(f"/lib/modules/{facts.kernel_release()}"), source="this machine")
     labels = ", ".join(kernel.label for kernel in known()) or "none yet"
-    raise RxbookError(f"no kernel is named {label}; there are: {labels}. rxbook kernels add, or fetch debian:6.12")
+    raise RxbookError(
+        f"no kernel is named {label}; there are: {labels}. rxbook kernels add, or fetch debian:6.12"
+    )
 
 
 def add(
@@ -161,5 +165,27 @@ def differing_options(kernels: list[Kernel]) -> int | None:
     options = [kernel.options() for kernel in kernels]
     if None in options:
         return None
-    names = {line.partition("=")[0] for line in set.union(*options) - set.intersection(*options)} if options else set()
+    names = (
+        {line.partition("=")[0] for line in set.union(*options) - set.intersection(*options)}
+        if options
+        else set()
+    )
     return len(names)
+
+
+def line(kernel: Kernel) -> str:
+    """A kernel in a line of the list."""
+    has = {True: "yes", False: "no", None: "?"}
+    btf = kernel.btf or {}
+    facts_of = f"{has[btf.get('cpumap_gro')]:<4} {has[btf.get('bulk_skb_cache')]:<4}"
+    return f"{kernel.label:<16} {kernel.release:<28} {facts_of} {kernel.source}"
+
+
+def listing() -> str:
+    """All kernels, the running one first."""
+    running = Kernel(RUNNING, facts.kernel_release(), "this machine", facts.btf_facts(), "")
+    head = f"{'label':<16} {'release':<28} {'GRO':<4} {'bulk':<4} from"
+    foot = "GRO: cpumap runs GRO; bulk: skbs from the NAPI cache in bulk. By BTF; ?: it has none."
+    return "\n".join(
+        [head, line(running), *(line(kernel) for kernel in known() if kernel.label != RUNNING), foot]
+    )

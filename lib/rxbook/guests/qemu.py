@@ -33,7 +33,9 @@ MEMORY_MIB = 768
 TRIAL_S = 15
 """A trial boot under KVM is over in 2 s where KVM works."""
 
-KERNEL_OPTIONS = "console=ttyS0 quiet panic=-1 oops=panic nokaslr random.trust_cpu=on rdinit=/init PYTHONHASHSEED=0"
+KERNEL_OPTIONS = (
+    "console=ttyS0 quiet panic=-1 oops=panic nokaslr random.trust_cpu=on rdinit=/init PYTHONHASHSEED=0"
+)
 
 CRASHES = re.compile(
     r"Kernel panic - not syncing: .*|Oops: .*|BUG: .*|kernel BUG at .*|general protection fault.*|Out of memory: .*"
