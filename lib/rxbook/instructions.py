@@ -23,6 +23,9 @@ __all__ = ["Count", "counts", "gro_table", "worst_spread"]
 
 VALUE = "instructions_per_packet"
 
+LEAST = 0.05
+"""Half of the last digit that is printed."""
+
 
 @dataclass(frozen=True)
 class Count:
@@ -85,7 +88,7 @@ def gro_table(
     ]
     title = f"{'/'.join(sorted(name.upper() for name in samples['protocol'].unique()))} GRO, instructions per packet"
     notes = tuple(_notes(samples, every, guests, order))
-    return Table(title, (*columns, ("", "on/off")), tuple(sections), notes, pd.DataFrame(records),
+    return Table(title, (*columns, ("", "on/off"), ("", "drops")), tuple(sections), notes, pd.DataFrame(records),
                  words.dated(source, samples))  # fmt: skip
 
 
@@ -104,20 +107,25 @@ def _row(variant: str, found: Mapping[tuple[str, str], Count], has_gro: bool) ->
     row = [variant]
     for gro in GRO:
         count = found[variant, gro]
-        row += [_figure(count), "-" if np.isnan(count.segs) else f"{count.segs:.1f}", str(count.drops)]
-    change = _change(found[variant, "off"], found[variant, "on"])
-    return (*row, change if has_gro else "N/A")
+        row += [_figure(count), "-" if np.isnan(count.segs) else f"{count.segs:.1f}"]
+    change = _change(found[variant, "off"], found[variant, "on"]) if has_gro else "N/A"
+    return (*row, change, str(sum(found[variant, gro].drops for gro in GRO)))
 
 
 def _figure(count: Count) -> str:
     if count.boots:
-        return f"{count.mean:.1f}" + (f" +/-{count.half_range:.1f}" if count.boots > 1 else "")
+        return f"{count.mean:.1f}" + _plus_minus(count.half_range)
     return "void" if count.void else "-"
+
+
+def _plus_minus(half_range: float) -> str:
+    """Nothing where it rounds to 0.0: that is the usual case, and a note says so."""
+    return f" +/-{half_range:.1f}" if half_range >= LEAST else ""
 
 
 def _difference(name: str, other: str, found: Mapping[tuple[str, str], Count]) -> tuple[str, ...]:
     off, on = (_change(found[other, gro], found[name, gro]) for gro in GRO)
-    return (f"{name} / {other}", off, "", "", on, "", "", "")
+    return (f"{name} / {other}", off, "", on, "", "", "")
 
 
 def _ratio(base: Count, other: Count) -> tuple[float, float]:
@@ -131,9 +139,7 @@ def _change(base: Count, other: Count) -> str:
         return "-"
     percent, reach = (ratio - 1) * 100, ratio * unsure * 100
     known = min(base.boots, other.boots) > 1
-    # what is below the tenth that is printed is no difference either
-    shown = "~" if known and abs(percent) <= max(reach, 0.05) else f"{percent:+.1f}%"
-    return shown + (f" +/-{reach:.1f}" if known else "")
+    return ("~" if known and abs(percent) <= max(reach, LEAST) else f"{percent:+.1f}%") + _plus_minus(reach)
 
 
 def _record(variant: str, found: Mapping[tuple[str, str], Count]) -> dict[str, Any]:
@@ -164,7 +170,7 @@ def _notes(
     if np.isnan(spread):
         yield "No kernel was booted twice: nothing shows how well the figures repeat."
     else:
-        yield (f"+/-: half of the range between boots. Two boots of one kernel differ by {spread * 100:.2f} % at most. "
+        yield (f"+/-: half of the range between boots, where it is not 0.0. Two boots of one kernel differ by {spread * 100:.2f} % at most. "
                "~: no difference shown.")  # fmt: skip
     without = [
         name

@@ -64,8 +64,9 @@ def fetch(wanted: str, label: str | None = None) -> Kernel:
             raise RxbookError(f"{wanted}: no kernel image in {', '.join(packages)}")
         version = next(Path(folder).glob("*.deb")).name.split("_")[1]
         series = ".".join(re.split(r"[.+-]", flavour)[:2])
-        return kernels.add(label or (PREFIX + series if wanted == PREFIX else wanted), image, root, config or next(root.rglob("config"), None),
-                           source=f"Debian linux-image-{flavour} {version}")  # fmt: skip
+        name = label or (PREFIX + series if wanted == PREFIX else wanted)
+        config = config or next(root.rglob("config"), None)
+        return kernels.add(name, image, root, config, source=f"Debian linux-image-{flavour} {version}")
 
 
 def newest(names: list[str], wanted: str) -> str:

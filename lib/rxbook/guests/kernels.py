@@ -140,8 +140,11 @@ def _config_beside(image: Path) -> bytes | None:
 
 def _modules(folder: Path | None, settings: bytes | None, label: str) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the needed modules and of those that they need, which come first."""
-    found = {path.name.partition(".")[0].replace("-", "_"): path for path in (folder or Path("/nonexistent")).rglob("*.ko*")
-             if path.suffix in (".ko", ".xz", ".gz", ".zst")}  # fmt: skip
+    found = {
+        path.name.partition(".")[0].replace("-", "_"): path
+        for path in (folder.rglob("*.ko*") if folder else ())
+        if path.suffix in (".ko", ".xz", ".gz", ".zst")
+    }
     taken: set[str] = set()
 
     def with_needed(name: str) -> Iterator[tuple[str, bytes]]:
