@@ -170,8 +170,8 @@ def _notes(
     if np.isnan(spread):
         yield "No kernel was booted twice: nothing shows how well the figures repeat."
     else:
-        yield (f"+/-: half of the range between boots, where it is not 0.0. Two boots of one kernel differ by {spread * 100:.2f} % at most. "
-               "~: no difference shown.")  # fmt: skip
+        yield "+/-: half of the range between boots, where it is not 0.0. ~: no difference shown."
+        yield f"Two boots of one kernel differ by {spread * 100:.2f} % at most."
     without = [
         name
         for name in order

@@ -100,13 +100,11 @@ def boot(
             process.wait()
 
 
-def command_line(
-    image: Path, archive: int, ends: tuple[int, int], count: str, kvm: bool, options: str = KERNEL_OPTIONS
-) -> list[str]:
+def command_line(image: Path, archive: int, ends: tuple[int, int], count: str, kvm: bool) -> list[str]:
     """QEMU's. archive, ends: file descriptors of the initramfs, and of console and results to write to."""
     words = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
              "-machine", "pc,usb=off", "-m", f"{MEMORY_MIB}M", "-kernel", str(image),
-             "-initrd", f"/proc/self/fd/{archive}", "-append", options]  # fmt: skip
+             "-initrd", f"/proc/self/fd/{archive}", "-append", KERNEL_OPTIONS]  # fmt: skip
     for name, end in zip(("console", "results"), ends, strict=True):
         words += ["-chardev", f"file,id={name},path=/proc/self/fd/{end}", "-serial", f"chardev:{name}"]
     if count == "instructions":
