@@ -84,12 +84,13 @@ def gro_table(
         records += [shape | {"variant": variant} | _record(variant, found) for variant in order]
     columns = [
         ("", "variant"),
-        *((f"GRO {gro}", name) for gro in GRO for name in ("instr.", "segs", "drops")),
+        *((f"GRO {gro}", name) for gro in GRO for name in ("instr.", "segs")),
     ]
     title = f"{'/'.join(sorted(name.upper() for name in samples['protocol'].unique()))} GRO, instructions per packet"
     notes = tuple(_notes(samples, every, guests, order))
-    return Table(title, (*columns, ("", "on/off"), ("", "drops")), tuple(sections), notes, pd.DataFrame(records),
-                 words.dated(source, samples))  # fmt: skip
+    columns += [("", "on/off"), ("", "drops")]
+    source = words.dated(source, samples)
+    return Table(title, tuple(columns), tuple(sections), notes, pd.DataFrame(records), source)
 
 
 def _pairs(order: Sequence[str]) -> list[tuple[str, str]]:

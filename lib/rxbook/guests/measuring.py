@@ -105,12 +105,15 @@ def _schedule(boots: list[int], labels: list[str], seed: int) -> Iterator[tuple[
             yield boot, label
 
 
-def _windows(boot: int, cells: list[Cell], blocks: int, seed: int | None) -> Iterator[tuple[int, int, Cell]]:
-    """(block, place in it, cell) of one boot; blocks have the same numbers in all kernels. seed: of a random order."""
+def _windows(boot: int, cells: list[Cell], blocks: int, seed: int) -> Iterator[tuple[int, int, Cell]]:
+    """(block, place in it, cell) of one boot; blocks have the same numbers and orders in all kernels.
+
+    The order is another one in each boot, also where instructions are counted: boots of one order are the same to the
+    last digit, and would not show what a cell owes to those before it.
+    """
     for block in range(boot * blocks, (boot + 1) * blocks):
         shuffled = list(cells)
-        if seed is not None:
-            random.Random(f"{seed}/{block}").shuffle(shuffled)
+        random.Random(f"{seed}/{block}").shuffle(shuffled)
         for order, cell in enumerate(shuffled):
             yield block, order, cell
 
