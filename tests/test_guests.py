@@ -15,15 +15,17 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import zstandard
 
 import live
-from rxbook import RxbookError, instructions, runs
+from rxbook import RxbookError, instructions, render, runs
 from rxbook.guests import debian, images, kernels, measuring, qemu
 from rxbook.kernel import facts
 from rxbook.plan import make_plan
 from rxbook.runs import Folder
+from rxbook.statistics import per_boot
 
 COMPRESS = {
     "zstd": zstandard.compress,
@@ -219,8 +221,6 @@ def test_variants_that_contradict_each_other(given):
 
 def rows(figures: dict[tuple[str, str, int], float], drops: dict[tuple[str, str, int], int] | None = None):
     """samples of instructions: (variant, gro, boot) -> instructions per packet."""
-    import pandas as pd
-
     made = []
     for (variant, gro, boot), figure in figures.items():
         cell = next(cell for cell in make_plan({"variants": variant}).cells("") if cell.gro == gro)
@@ -241,6 +241,7 @@ def guests(differing: int | None = 0, **kernel_facts) -> dict:
 
 def table_of(samples, about, order):
     made = instructions.gro_table(samples, source="measured", guests=about, order=order)
+    assert max(map(len, render.text(made).splitlines())) <= 72
     return made.sections[0].rows, " ".join(made.notes)
 
 
@@ -286,6 +287,23 @@ def test_configurations_that_differ_are_told(differing, words):
         samples, guests(differing, a={}, b={"trouble": ["the kernel crashed: Oops"]}), ["a", "b"]
     )
     assert words in notes and "b: 1 boots failed: the kernel crashed: Oops" in notes
+
+
+def test_where_time_is_counted_a_boot_is_one_value():
+    """Windows of one boot share its luck: 40 windows of 2 boots are 2 values."""
+    made = []
+    for boot, rate in enumerate((1.0, 1.5)):
+        for block in range(20):
+            for order, cell in enumerate(make_plan({"variants": "a"}).cells("")):
+                made.append({**dict.fromkeys(runs.COLUMNS), **cell.model_dump(), "block": boot * 20 + block,
+                             "order": order, "boot": boot, "start_utc": f"2026-12-01T00:0{boot}:{block:02}+00:00",
+                             "mpps": rate, "frames": 10, "skbs": 10, "window_s": 0.1, "payload_bytes": 18,
+                             "flags": "short" if block == 0 else "sender_limited" if boot else ""})  # fmt: skip
+    reduced = per_boot(pd.DataFrame(made))
+    assert len(reduced) == 4 and sorted(reduced["block"].unique()) == [0, 1]
+    assert sorted(reduced["mpps"]) == [1, 1, 1.5, 1.5]
+    assert dict(zip(reduced["boot"], reduced["flags"], strict=True)) == {0: "", 1: "sender_limited"}
+    assert (reduced["frames"] == 190).all()
 
 
 # --- real boots

@@ -68,13 +68,18 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
                 instructions.gro_table, samples, source=source, guests=guests, order=list(run.plan.kernels)
             )
         }
-    gro = partial(tables.gro_table, samples, source=source, not_applicable=not_applicable(run))
+    variants = None
+    if guests:
+        samples, variants = statistics.per_boot(samples), list(run.plan.kernels)
+    gro = partial(
+        tables.gro_table, samples, source=source, variants=variants, not_applicable=not_applicable(run)
+    )
     found = {"gro": gro, "cost": partial(gro, value="ns_per_packet")}
     if samples["frame_size"].nunique() > 1 or samples["udp_csum"].nunique() > 1:
         found["size_csum"] = partial(tables.size_csum_table, samples, source=source)
     if run.plan.aa:
         found["noise"] = partial(tables.noise_table, samples, source=source)
-    found["windows"] = partial(tables.windows_table, samples, source=source)
+    found["windows"] = partial(tables.windows_table, run.samples, source=source)
     return found | function_cycles.makers(run)
 
 
@@ -83,7 +88,20 @@ def table_of(run: Run, name: str) -> Table | None:
     make = _table_makers(run).get(name)
     if make is None:
         return None
-    table = make()
+    table, guests = make(), run.host.get("guests")
+    if guests and not run.exact:
+        said = [
+            *instructions.warnings(guests, list(run.plan.kernels)),
+            *instructions.releases(guests, list(run.plan.kernels)),
+        ]
+        table = replace(
+            table,
+            notes=(
+                *said,
+                "Guests under KVM. Each boot is one value, the median of its windows.",
+                *table.notes,
+            ),
+        )
     return replace(table, notes=(*table.notes, f"Machine: {provenance.machine_label(run.host)}."))
 
 
