@@ -155,7 +155,7 @@ def test_governor_and_turbo_come_from_pyperf(tmp_path, monkeypatch):
         def get_metadata(self):
             return {"cpu_config": told, "cpu_count": 4}
 
-    monkeypatch.setattr(facts.pyperf, "Run", Run)
+    monkeypatch.setattr("pyperf.Run", Run)
     seen = facts.machine()
     assert (seen["governor"], seen["turbo"], seen["idle_driver"]) == ("powersave", "off", "intel_idle")
     told = "0-3=driver:amd-pstate-epp, governor:performance"

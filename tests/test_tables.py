@@ -67,11 +67,20 @@ def test_the_frame_holds_what_is_printed_unrounded(sweep):
 def test_later_variants_are_compared_with_the_first(patches):
     table = gro_table(patches, not_applicable={("baseline", "on")})
     found = rows(table)
-    assert list(found) == ["baseline", "patch 3", "patch 8", "patch 3 diff", "patch 8 diff"]
+    assert list(found) == [
+        "baseline",
+        "patch 3",
+        "patch 8",
+        "patch 3 diff",
+        "patch 8 diff",
+        "patch 8 / patch 3",
+    ]
     assert found["baseline"][3:] == ("N/A", "", "", "N/A")
     against = compare(patches, {"variant": "baseline", "gro": "off"}, {"variant": "patch 8", "gro": "on"})
     assert found["patch 8 diff"][3] == words.change(against)
     assert found["patch 3 diff"][0].startswith("-")
+    last = compare(patches, {"variant": "patch 3", "gro": "on"}, {"variant": "patch 8", "gro": "on"})
+    assert found["patch 8 / patch 3"][3] == words.change(last)
     assert "diff: against baseline with GRO off, in both columns." in table.notes
     assert () in table.sections[0].rows
 

@@ -261,6 +261,46 @@ def scrub(
     print(f"{folder} can be shared: host.json and samples.csv hold no names and no paths")
 
 
+kernels = typer.Typer(help="The kernels that can be booted as guests.", no_args_is_help=True)
+app.add_typer(kernels, name="kernels")
+
+
+@kernels.command("add")
+def add_kernel(
+    label: Annotated[str, typer.Argument(help="a name of your own, as baseline or patch 3")],
+    image: Annotated[Path | None, typer.Option(help="bzImage or vmlinuz, x86-64")] = None,
+    modules: Annotated[Path | None, typer.Option(help="the folder below which its modules lie")] = None,
+    config: Annotated[Path | None, typer.Option(help="its configuration; default: beside vmlinuz")] = None,
+    tree: Annotated[Path | None, typer.Option(help="a tree that was just built, in place of these")] = None,
+) -> None:
+    """Copy a kernel into the store, in place of one of that label."""
+    from rxbook.guests import kernels
+
+    if (image is None) == (tree is None):
+        raise RxbookError("say --image FILE, or --tree DIR, and not both")
+    added = kernels.add_tree(label, tree) if tree else kernels.add(label, image, modules, config)
+    print(kernels.line(added))
+
+
+@kernels.command("fetch")
+def fetch_kernel(
+    wanted: Annotated[str, typer.Argument(help="debian:6.12, or debian: for the newest")],
+    label: Annotated[str | None, typer.Option(help="default: the same")] = None,
+) -> None:
+    """Fetch a kernel from Debian's mirror, its signature checked; nothing is installed."""
+    from rxbook.guests import debian, kernels
+
+    print(kernels.line(debian.fetch(wanted, label)))
+
+
+@kernels.command("list")
+def list_kernels() -> None:
+    """List them: label, release, GRO in cpumap, bulk skb cache, and where each is from."""
+    from rxbook.guests import kernels
+
+    print(kernels.listing())
+
+
 def _parse(settings: list[str]) -> dict[str, str]:
     parsed = {}
     for setting in settings:

@@ -64,6 +64,9 @@ def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:
 
 def _announce(path: Path, plan: Plan) -> None:
     """Say what is going to happen. Raises RxbookError where another run holds the testbed."""
+    if plan.kernels:
+        _announce_guests(path, plan)
+        return
     able, reasons = doctor.can_run_live(doctor.checks())
     if not able:
         print(doctor.instead(reasons), file=sys.stderr)
@@ -80,6 +83,15 @@ def _announce(path: Path, plan: Plan) -> None:
     recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
     print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "
           f"traffic; {_shown(path)}", flush=True)  # fmt: skip
+
+
+def _announce_guests(path: Path, plan: Plan) -> None:
+    """Say which kernels are booted. Raises RxbookError where one cannot be."""
+    from rxbook.guests import measuring
+
+    found = measuring.find_kernels(plan)
+    named = ", ".join(f"{label} ({kernel.release})" for label, kernel in found.items())
+    print(f"guests: {named}; {len(plan.cells('')) // len(found)} cells each; {_shown(path)}", flush=True)
 
 
 def _announce_inputs(path: Path, inputs: dict[str, str]) -> None:
@@ -145,6 +157,8 @@ def _watch(path: Path, plan: Plan, ended: threading.Event) -> None:
     Each second in a terminal, else each 10 s.
     """
     samples, per_block = path / "samples.csv", len(plan.cells(facts.kernel_release()))
+    if plan.kernels:
+        return  # a boot says nothing for long; its windows are then there almost at once
     total, before = per_block * len(runs.blocks_left(path, plan, per_block)), progress.windows_in(samples)
     terminal = sys.stderr.isatty()
     start = None

@@ -16,7 +16,7 @@ from rxbook.profile.record import profile_cells
 from rxbook.runs import Folder, blocks_left
 from rxbook.testbeds.veth import Veth
 
-__all__ = ["IDLE_LIMIT", "MIN_FRAMES", "measure", "window_row"]
+__all__ = ["IDLE_LIMIT", "MIN_FRAMES", "common_row", "measure", "window_row"]
 
 IDLE_LIMIT = 0.02
 """A receiver that slept for lack of frames longer than this share of a window was limited by the sender."""
@@ -78,27 +78,39 @@ def window_row(cell: Cell, counted: dict[str, float | None], plan: Plan) -> dict
     window_s = window_ns / 1e9
     pressure = counted["pressure_us"]
     row = {
-        "start_utc": _utc_before(window_s),
-        **cell.model_dump(),
-        "payload_bytes": frames.payload_bytes(cell.frame_spec),
-        "window_s": round(window_s, 6),
-        "frames": received,
-        "skbs": counted["skbs"],
         "mpps": received / window_s / 1e6,
-        "segs_per_skb": received / counted["skbs"] if counted["skbs"] else None,
         "ns_per_packet": counted["cpu_ns"] / received if received else None,
         "cycles_per_packet": counted["cycles"] / received if received and counted["cycles"] else None,
-        "offered_frames": counted["offered_frames"],
         "offered_mpps": counted["offered_frames"] / window_s / 1e6,
-        # frames still in a queue at either end of the window can make this slightly negative
-        "dropped_frames": max(0, counted["offered_frames"] - received),
         "receiver_busy": counted["cpu_ns"] / window_ns,
         "receiver_idle": max(0.0, 1 - (counted["cpu_ns"] + counted["run_delay_ns"]) / window_ns),
         "cpu_pressure": None if pressure is None else pressure / 1e6 / window_s,
         "steal": counted["steal_s"] / window_s,
     }
-    row = {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+    row = common_row(cell, counted) | _rounded(row)
     return row | {"flags": ";".join(_flags(row, plan))}
+
+
+def common_row(cell: Cell, counted: dict[str, float | None]) -> dict[str, Any]:
+    """What a row says whatever is counted: cell, length, frames and what became of them."""
+    window_s, received = counted["clock_ns"] / 1e9, counted["frames"]
+    return {
+        "start_utc": _utc_before(window_s),
+        **cell.model_dump(),
+        "payload_bytes": frames.payload_bytes(cell.frame_spec),
+        **_rounded(
+            {"window_s": window_s, "segs_per_skb": received / counted["skbs"] if counted["skbs"] else None}
+        ),
+        "frames": received,
+        "skbs": counted["skbs"],
+        "offered_frames": counted["offered_frames"],
+        # frames still in a queue at either end of the window can make this slightly negative
+        "dropped_frames": max(0, counted["offered_frames"] - received),
+    }
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
 
 
 def _flags(row: dict[str, Any], plan: Plan) -> Iterable[str]:

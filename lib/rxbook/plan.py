@@ -214,6 +214,17 @@ class Plan(BaseModel):
         None,
         description="label of the kernel under test; default: its release; papermill's -r keeps 6.10 a text",
     )
+    variants: _axis(Variant, least=0) = Field(
+        [],
+        description="kernels to boot as guests and compare, as rxbook kernels list names them, or LABEL=NAME",
+    )
+    count: Literal["auto", "time", "instructions"] = Field(
+        "auto",
+        description="what is counted in guests; auto: time where KVM works, else instructions per packet, exact",
+    )
+    boots: Whole | None = Field(
+        None, ge=1, le=1000, description="boots of each guest; default: 2 for instructions, 5 for time"
+    )
     sender_cpu: Whole = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
     receiver_cpu: Whole = Field(1, ge=0, description="CPU whose rate is measured")
     queue_size: Whole = Field(2048, ge=64, le=16384, description="frames that the cpumap queue holds")
@@ -225,6 +236,7 @@ class Plan(BaseModel):
         """
         variant = self.variant or kernel_release
         variants = [f"{variant} (A)", f"{variant} (A again)"] if self.aa else [variant]
+        variants = list(self.kernels) or variants
         axes = itertools.product(
             self._traffic(), self.receiver, self.flows, self.burst, self.frame_sizes, self.udp_csum, variants,
             self.gro,
@@ -233,6 +245,14 @@ class Plan(BaseModel):
         for cell in cells:
             frames.check(cell.frame_spec)
         return list(dict.fromkeys(cells))
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """The kernels that are booted as guests, by label; none where the running kernel is measured."""
+        named = [
+            name.rpartition("=") for name in self.variants or ["running"] * (self.count == "instructions")
+        ]
+        return {label or name: name for label, _, name in named}
 
     def _traffic(self) -> list[dict[str, str]]:
         """encap, protocol and rx_gro_list: all products, or the named shapes."""
@@ -303,6 +323,12 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
             f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
             "choose two CPUs"
         )
+    if plan.kernels and (plan.aa or plan.variant):
+        raise RxbookError(
+            "aa and variant are of the running kernel: leave them out where guests are compared"
+        )
+    if len(plan.kernels) < len(plan.variants):
+        raise RxbookError(f"variants={','.join(plan.variants)}: two have one label, write LABEL=NAME")
     plan.cells("x")  # refuses here what no cell can send, before anything is set up
     return plan
 

@@ -28,7 +28,7 @@ PUBLISHED: dict[str, set[str] | None] = {
     "kernel_version": None,
     "config_hash": None,
     "cmdline": None,
-    "btf": {"cpumap_gro", "netfilter_link"},
+    "btf": {"cpumap_gro", "netfilter_link", "bulk_skb_cache"},
     "symbols": {"napi_skb_cache_get_bulk", "gro_receive_skb"},
     "mitigations": None,
     "cpu_model": None,
@@ -51,6 +51,7 @@ PUBLISHED: dict[str, set[str] | None] = {
     "offloads_after": set(offloads.FEATURES),
     "versions": {"python", "rxbook", "libbpf", "perf", *PACKAGES},
     "git": {"commit", "dirty"},
+    "guests": None,
 }
 """Keys of a host record that may leave the machine, each with its inner keys that may (None: all)."""
 

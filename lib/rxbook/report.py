@@ -12,7 +12,7 @@ import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
 
-from rxbook import beside, figures, function_cycles, provenance, render, statistics, tables
+from rxbook import beside, figures, function_cycles, instructions, provenance, render, statistics, tables
 from rxbook.plan import Cell
 from rxbook.profile.bars import function_bars
 from rxbook.runs import Run
@@ -48,6 +48,12 @@ def not_applicable(run: Run) -> set[tuple[str, str]]:
     From BTF, as recorded in host.json: struct bpf_cpu_map_entry without a member `gro`.
     """
     only_cpumap = set(run.samples["receiver"]) == {"cpumap"}
+    guests = run.host.get("guests")
+    if guests:
+        lacking = {
+            name for name, fact in guests["kernels"].items() if (fact["btf"] or {}).get("cpumap_gro") is False
+        }
+        return {(variant, "on") for variant in lacking} if only_cpumap else set()
     if only_cpumap and (run.host.get("btf") or {}).get("cpumap_gro") is False:
         return {(variant, "on") for variant in run.samples["variant"].unique()}
     return set()
@@ -55,13 +61,25 @@ def not_applicable(run: Run) -> set[tuple[str, str]]:
 
 def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
     samples, source = run.samples, run.source
-    gro = partial(tables.gro_table, samples, source=source, not_applicable=not_applicable(run))
+    guests = run.host.get("guests")
+    if run.exact:
+        return {
+            "gro": partial(
+                instructions.gro_table, samples, source=source, guests=guests, order=list(run.plan.kernels)
+            )
+        }
+    variants = None
+    if guests:
+        samples, variants = statistics.per_boot(samples), list(run.plan.kernels)
+    gro = partial(
+        tables.gro_table, samples, source=source, variants=variants, not_applicable=not_applicable(run)
+    )
     found = {"gro": gro, "cost": partial(gro, value="ns_per_packet")}
     if samples["frame_size"].nunique() > 1 or samples["udp_csum"].nunique() > 1:
         found["size_csum"] = partial(tables.size_csum_table, samples, source=source)
     if run.plan.aa:
         found["noise"] = partial(tables.noise_table, samples, source=source)
-    found["windows"] = partial(tables.windows_table, samples, source=source)
+    found["windows"] = partial(tables.windows_table, run.samples, source=source)
     return found | function_cycles.makers(run) | beside.makers(run)
 
 
@@ -70,7 +88,20 @@ def table_of(run: Run, name: str) -> Table | None:
     make = _table_makers(run).get(name)
     if make is None:
         return None
-    table = make()
+    table, guests = make(), run.host.get("guests")
+    if guests and not run.exact:
+        said = [
+            *instructions.warnings(guests, list(run.plan.kernels)),
+            *instructions.releases(guests, list(run.plan.kernels)),
+        ]
+        table = replace(
+            table,
+            notes=(
+                *said,
+                "Guests under KVM. Each boot is one value, the median of its windows.",
+                *table.notes,
+            ),
+        )
     return replace(table, notes=(*table.notes, f"Machine: {provenance.machine_label(run.host)}."))
 
 
@@ -89,16 +120,17 @@ def function_tables(run: Run) -> dict[str, Table]:
     return {name: table_of(run, name) for name in function_cycles.makers(run)}
 
 
-def figure_of(run: Run, name: str) -> Figure:
-    """One of FIGURES, of a run."""
-    return FIGURES[name](run.samples, source=run.source)
+def figure_of(run: Run, name: str) -> Figure | None:
+    """One of FIGURES, of a run; None where it has no rates."""
+    return None if run.exact else FIGURES[name](run.samples, source=run.source)
 
 
 def save(run: Run) -> None:
     """Write into the run's folder every table as text, Markdown, HTML and CSV, every figure, and bench.json."""
     made = tables_of(run)
-    _write(run.path, made, {name: figure_of(run, name) for name in FIGURES} | _bars(made))
-    suite = pyperf_suite(run.samples, run.source, function_cycles.headlines(run))
+    drawn = {name: figure for name in FIGURES if (figure := figure_of(run, name)) is not None}
+    _write(run.path, made, drawn | _bars(made))
+    suite = None if run.exact else pyperf_suite(run.samples, run.source, function_cycles.headlines(run))
     if suite:
         suite.dump(str(run.path / "bench.json"), replace=True)
 

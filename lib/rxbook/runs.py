@@ -27,6 +27,7 @@ __all__ = [
     "Folder",
     "Run",
     "blocks_left",
+    "boots_left",
     "find",
     "list_runs",
     "load",
@@ -42,7 +43,8 @@ SAMPLES = ROOT / "data" / "samples"
 COLUMNS = [
     "block", "order", "start_utc", *Cell.model_fields, "payload_bytes", "window_s", "frames", "skbs", "mpps",
     "segs_per_skb", "ns_per_packet", "cycles_per_packet", "offered_frames", "offered_mpps",
-    "dropped_frames", "receiver_busy", "receiver_idle", "cpu_pressure", "steal", "flags",
+    "dropped_frames", "receiver_busy", "receiver_idle", "cpu_pressure", "steal", "flags", "boot",
+    "instructions_per_packet",
 ]  # fmt: skip
 """Columns of samples.csv; times in seconds unless the name says ns, shares 0 to 1."""
 
@@ -69,6 +71,11 @@ class Run:
     host: dict[str, Any]
     samples: pd.DataFrame
     recorded: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether its figures are instructions per packet, counted in guests: then no row has a rate."""
+        return bool(self.samples["instructions_per_packet"].notna().any())
 
     @property
     def source(self) -> str:
@@ -172,9 +179,18 @@ def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
     A block that an interruption cut is not gone on with, as a comparison within it would span the pause: its
     windows are kept, and one more block is measured in its place.
     """
-    sizes = read_samples(path / "samples.csv").groupby("block").size()
+    return _left(read_samples(path / "samples.csv").groupby("block").size(), plan.blocks, per_block)
+
+
+def boots_left(path: Path, boots: int, cells: int) -> range:
+    """The same for the boots of guests, where a boot has a row of each cell at least."""
+    rows = read_samples(path / "samples.csv").drop_duplicates(["boot", *Cell.model_fields])
+    return _left(rows.groupby("boot").size(), boots, cells)
+
+
+def _left(sizes: pd.Series, wanted: int, whole: int) -> range:
     first = int(sizes.index.max()) + 1 if len(sizes) else 0
-    return range(first, first + plan.blocks - int((sizes == per_block).sum()))
+    return range(first, first + wanted - int((sizes == whole).sum()))
 
 
 def recorded(notebook: str) -> Run:

@@ -55,6 +55,7 @@ __all__ = [
     "mean_interval",
     "noise_floor",
     "number_runs",
+    "per_boot",
     "usable",
 ]
 
@@ -219,6 +220,26 @@ def cell_interval(windows: pd.DataFrame, value: str = "mpps") -> Interval:
     """The figure of one cell from its rows, flagged windows left out."""
     found = mean_interval(counted(number_runs(windows), value)[value])
     return replace(found, bound=is_bound(windows, value))
+
+
+def per_boot(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row for each cell and boot of a guest, its block the boot: windows of one boot share its luck.
+
+    Values are medians of the windows that count, frames and skbs their sums; the flag sender_limited stays where
+    `is_bound` says so. A cell none of whose windows count has no row.
+    """
+    rows = []
+    for windows in cells_of(samples):
+        for boot, of_boot in windows.groupby("boot"):
+            good = counted(of_boot)
+            if good.empty:
+                continue
+            sums = good[["frames", "skbs", "offered_frames", "dropped_frames"]].sum()
+            medians = good.drop(columns=list(Cell.model_fields)).median(numeric_only=True)
+            flags = "sender_limited" if is_bound(of_boot) else ""
+            rows.append(good.iloc[0].to_dict() | medians.to_dict() | sums.to_dict()
+                        | {"block": int(boot), "boot": int(boot), "flags": flags})  # fmt: skip
+    return pd.DataFrame(rows, columns=samples.columns)
 
 
 def number_runs(samples: pd.DataFrame) -> pd.DataFrame:

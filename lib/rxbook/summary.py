@@ -72,7 +72,9 @@ def _how(run: Run) -> Iterator[str]:
     yield from _fact("machine", provenance.machine_label(host) + _cpu(host))
     yield from _fact("mitigations", _mitigations(host))
     yield from _fact("offloads", _offloads(plan))
-    yield from _fact("windows", _windows(run))
+    for label, guest in (host.get("guests") or {}).get("kernels", {}).items():
+        yield from _fact("guest", _guest(label, guest))
+    yield from _fact("windows", _counts(run) if run.exact else _windows(run))
     recorded = record.recordings(run.path / "profiles")
     if recorded:
         yield from _fact("profiles", _profiles(plan, recorded))
@@ -111,6 +113,22 @@ def _windows(run: Run) -> str:
     return (
         f"{len(samples)} of {plan.window_s:g} s after {plan.warmup_s:g} s of warm-up, in {samples['block'].nunique()} "
         f"blocks of {len(each)} cells in random order (seed {run.seed}); {count} count in each cell"
+    )
+
+
+def _guest(label: str, guest: dict) -> str:
+    """A kernel that was booted: what it is, and how long that took."""
+    named = _joined(guest, "kernel_release", "kernel_version")
+    booted = ", ".join(f"{seconds:.0f} s" for seconds in guest["boot_s"])
+    config = f"hash of its options {guest['options_hash'] or 'not known'}"
+    return f"{label}: {named}; {config}; booted in {booted}; mitigations {_mitigations(guest)}"
+
+
+def _counts(run: Run) -> str:
+    guests, samples = run.host["guests"], run.samples
+    return (
+        f"{len(samples)} of {guests['packets']} frames, one of each cell in each of {samples['boot'].nunique()} boots, "
+        f"counted in instructions: QEMU's icount, CPU {guests['cpu']}"
     )
 
 

@@ -7,6 +7,7 @@ All take `source`: "measured", or whence the samples come, as in "RECORDED 2026-
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +111,8 @@ def gro_table(
 
     value: "mpps" or "ns_per_packet". variants: their order, the first is the baseline; default: as
     `words.variant_order`. not_applicable: pairs (variant, gro) that print N/A; where the baseline's GRO on is
-    one, a later variant's GRO on is compared with the baseline's GRO off, as the authors do.
+    one, a later variant's GRO on is compared with the baseline's GRO off, as the authors do. Later ones are also
+    compared with the one before.
     There is one section for each traffic shape.
     """
     first, *later = variants or words.variant_order(samples) or [""]
@@ -125,8 +127,12 @@ def gro_table(
             if name != first:
                 off, on = _against(windows, name, first, value, not_applicable)
                 records[-1] |= _change_record("off_vs_first", off) | _change_record("on_vs_first", on)
-                differences.append(_difference_row(name, off, on))
+                differences.append(_difference_row(f"{name} diff", off, on))
                 comparisons += [off, on]
+        for before, name in itertools.pairwise(later):
+            off, on = _against(windows, name, before, value, not_applicable)
+            differences.append(_difference_row(f"{name} / {before}", off, on))
+            comparisons += [off, on]
         gap = [()] if differences else []
         sections.append(Section(words.traffic(shape), (*rows, *gap, *differences)))
     unit = SHORT_UNITS[value]
@@ -170,7 +176,7 @@ def _against(
 
 
 def _difference_row(name: str, off: Comparison, on: Comparison) -> tuple[str, ...]:
-    return (f"{name} diff", words.change(off), _count(off), "", words.change(on), _count(on), "", "")
+    return (name, words.change(off), _count(off), "", words.change(on), _count(on), "", "")
 
 
 def size_csum_table(samples: pd.DataFrame, value: str = "mpps", *, source: str = "measured") -> Table:

@@ -148,7 +148,7 @@ def notes(samples: pd.DataFrame, value: str, comparisons: Iterable[Comparison]) 
     comparisons = [found for found in comparisons if found.n]
     said = [*_warnings(samples, value), left_out(samples, value)]
     said += [RECEIVERS[name] for name in sorted(samples["receiver"].unique())]
-    said += [*_fates(samples), _setting(samples)]
+    said += [*fates(samples), _setting(samples)]
     if comparisons:
         said.append(
             "+/-: half-width of the 95 % interval; a rate's includes drift, a difference's is in points."
@@ -161,7 +161,7 @@ def notes(samples: pd.DataFrame, value: str, comparisons: Iterable[Comparison]) 
     return tuple(note for note in said if note)
 
 
-def _fates(samples: pd.DataFrame) -> Iterator[str]:
+def fates(samples: pd.DataFrame) -> Iterator[str]:
     """What becomes of the skbs: reviewers ask how UDP GRO works here at all."""
     udp = samples[samples["protocol"] == "udp"]
     if (udp["rx_udp_gro_forwarding"] == "on").any():

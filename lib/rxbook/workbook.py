@@ -25,6 +25,7 @@ from rxbook import (
     runs,
     summary,
 )
+from rxbook.guests import measuring
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, MIN_BLOCKS, Plan, make_plan
 from rxbook.profile.bars import function_bars
@@ -44,6 +45,8 @@ __all__ = [
 
 PLACE = ("runs_dir", "run_name")
 """Parameters of every notebook that say where a run is written, not what it measures."""
+
+INSTRUCTIONS = "instructions are counted here: the first table says it all"
 
 NO_TABLE = {
     "size_csum": "one frame size and one UDP checksum: the first table says it all",
@@ -85,7 +88,7 @@ def run(notebook: str, variables: dict[str, Any]) -> Run:
     if (path / "run.json").exists():
         print(f"{path.name} is finished: shown as it was measured, nothing is measured again")
         return runs.load(path)
-    able, reasons = doctor.can_run_live(doctor.checks())
+    able, reasons = (True, []) if plan.kernels else doctor.can_run_live(doctor.checks())
     if not able:
         print(doctor.instead(reasons), file=sys.stderr)
         return runs.recorded(notebook)
@@ -122,7 +125,7 @@ def _path(runs_dir: str, run_name: str, notebook: str) -> Path:
 
 def _measure(path: Path, plan: Plan, notebook: str) -> Run:
     cells = plan.cells(facts.kernel_release())
-    if plan.blocks < MIN_BLOCKS:
+    if plan.blocks < MIN_BLOCKS and not plan.kernels:
         print(f"blocks={plan.blocks}: below {MIN_BLOCKS} an interval says little", file=sys.stderr)
     if runs.is_run(path):
         folder = Folder.resume(path, plan)
@@ -131,8 +134,12 @@ def _measure(path: Path, plan: Plan, notebook: str) -> Run:
         folder = Folder.create(path, plan, seed, notebook)
     progress = NotebookProgress(len(cells))
     try:
-        folder.log(f"measuring {len(cells)} cells in {plan.blocks} blocks")
-        about = measure.measure(folder, cells, progress, progress.profile)
+        if plan.kernels:
+            folder.log(f"measuring {len(cells)} cells in guests")
+            about = measuring.measure(folder, cells, progress)
+        else:
+            folder.log(f"measuring {len(cells)} cells in {plan.blocks} blocks")
+            about = measure.measure(folder, cells, progress, progress.profile)
         finished = dataclasses.replace(runs.load(path), status="finished")
         report.save(finished)
         (path / "report.txt").write_text(summary.text(finished))
@@ -155,7 +162,7 @@ def show_table(run: Run, name: str) -> None:
     """
     table = report.table_of(run, name)
     if table is None:
-        print(NO_TABLE[name])
+        print(INSTRUCTIONS if run.exact else NO_TABLE[name])
         return
     _show(table)
 
@@ -172,7 +179,9 @@ def show_functions(tables: dict[str, Table], bars: bool = True) -> None:
 
 def show_figure(run: Run, name: str) -> None:
     """Show one of the run's figures, by the name of its file."""
-    _picture(report.figure_of(run, name))
+    figure = report.figure_of(run, name)
+    if figure is not None:
+        _picture(figure)
 
 
 def _show(table: Table) -> None:

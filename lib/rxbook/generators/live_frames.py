@@ -19,6 +19,7 @@ __all__ = ["LiveFrames"]
 
 FRAMES_PER_CALL = 1 << 24  # a signal ends a call early, so it may be long
 STOP_DEADLINE_S = 2.0
+YIELD_S = 0.05
 HEADER_ROOM = 120  # send.bpf.c
 
 
@@ -100,6 +101,14 @@ class LiveFrames:
         start = time.monotonic()
         libbpf.run_live_frames(self._program, self._frame, self._ifindex, count, self._batch)
         return time.monotonic() - start
+
+    def send_in_calls(self, calls: int, each: int) -> None:
+        """Send `calls` times `each` frames, and let others have the CPU after each call until they sleep."""
+        self._state.next = 0
+        os.sched_setaffinity(0, {self._cpu})
+        for _ in range(calls):
+            libbpf.run_live_frames(self._program, self._frame, self._ifindex, each, self._batch)
+            time.sleep(YIELD_S)
 
     def send_nothing(self, count: int, parked: bool) -> float:
         """Run the bare loop, whose program drops each frame, from this thread; returns the seconds it took."""

@@ -6,16 +6,16 @@ A fact that cannot be read is None, never a guess. What has to be tried to be kn
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gzip
 import hashlib
 import os
 import platform
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pyperf
 
 from rxbook import RxbookError
 from rxbook.kernel import libbpf
@@ -134,19 +134,28 @@ def libbpf_version() -> str | None:
     return f"{library.libbpf_major_version()}.{library.libbpf_minor_version()}"
 
 
-def btf_members(*structs: str) -> dict[str, list[str] | None] | None:
+def btf_members(*structs: str, blob: bytes | None = None) -> dict[str, list[str] | None] | None:
     """Member names of kernel structs; None for a struct that the kernel has not, None in all without BTF.
 
-    Raises RxbookError where libbpf is not installed.
+    blob: the BTF of another kernel. Raises RxbookError where libbpf is not installed.
     """
+    with _btf(blob) as (library, btf):
+        return {name: _struct_members(library, btf, name) for name in structs} if btf else None
+
+
+@contextlib.contextmanager
+def _btf(blob: bytes | None) -> Iterator[tuple[ctypes.CDLL, int | None]]:
+    """libbpf and its handle on the BTF of this kernel or of a blob; None where there is none."""
     library = libbpf.library()
-    btf = library.btf__load_vmlinux_btf() if BTF_VMLINUX.exists() else None
-    if not btf:
-        return None
+    if blob is not None:
+        btf = library.btf__new(blob, len(blob))
+    else:
+        btf = library.btf__load_vmlinux_btf() if BTF_VMLINUX.exists() else None
     try:
-        return {name: _struct_members(library, btf, name) for name in structs}
+        yield library, btf
     finally:
-        library.btf__free(btf)
+        if btf:
+            library.btf__free(btf)
 
 
 def _struct_members(library: ctypes.CDLL, btf: int, name: str) -> list[str] | None:
@@ -162,17 +171,22 @@ def _struct_members(library: ctypes.CDLL, btf: int, name: str) -> list[str] | No
     return [library.btf__name_by_offset(btf, offset).decode() for offset in offsets]
 
 
-def btf_facts() -> dict[str, bool] | None:
-    """`cpumap_gro`: cpumap's kthread runs GRO; `netfilter_link`: BPF programs can be netfilter hooks.
+def btf_facts(blob: bytes | None = None) -> dict[str, bool] | None:
+    """`cpumap_gro`: cpumap's kthread runs GRO; `netfilter_link`: BPF programs can be netfilter hooks;
+    `bulk_skb_cache`: skbs can be taken from the NAPI cache in bulk.
 
-    None where the kernel has no BTF. Raises RxbookError where libbpf is not installed.
+    blob: the BTF of another kernel. None where the kernel has no BTF. Raises RxbookError where libbpf is not installed.
     """
-    members = btf_members("bpf_cpu_map_entry", "bpf_nf_link")
+    members = btf_members("bpf_cpu_map_entry", "bpf_nf_link", blob=blob)
     if members is None:
         return None
+    kind_function = 12
+    with _btf(blob) as (library, btf):
+        bulk = library.btf__find_by_name_kind(btf, b"napi_skb_cache_get_bulk", kind_function) >= 0
     return {
         "cpumap_gro": "gro" in (members["bpf_cpu_map_entry"] or []),
         "netfilter_link": members["bpf_nf_link"] is not None,
+        "bulk_skb_cache": bulk,
     }
 
 
@@ -184,6 +198,8 @@ def machine() -> dict[str, Any]:
 
     governor and turbo ("on", "off") are None where the host of a virtual machine keeps them to itself.
     """
+    import pyperf  # here, as a guest asks for none of this and imports slowly
+
     seen = pyperf.Run([1.0]).get_metadata()
     config = seen.get("cpu_config", "")
     idle = re.search(r"idle:(\w+)", config)

@@ -66,6 +66,7 @@ def library() -> ctypes.CDLL:
         ("bpf_raw_tracepoint_open", ctypes.c_int, [text, ctypes.c_int]),
         ("bpf_prog_test_run_opts", ctypes.c_int, [ctypes.c_int, pointer]),
         ("btf__load_vmlinux_btf", pointer, []),
+        ("btf__new", pointer, [text, ctypes.c_uint32]),
         ("btf__free", None, [pointer]),
         ("btf__find_by_name_kind", ctypes.c_int32, [pointer, text, ctypes.c_uint32]),
         ("btf__type_by_id", pointer, [pointer, ctypes.c_uint32]),

@@ -27,7 +27,7 @@ class Cpumap:
         self._device.attach("to_cpumap")
 
     def frames(self) -> int:
-        """Frames that the kthread took from its queue so far."""
+        """Frames of which the kthread made skbs so far; those for which it got no memory are none."""
         return self._device.state.frames
 
     def offered(self) -> int:

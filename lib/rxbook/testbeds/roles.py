@@ -14,7 +14,7 @@ from rxbook.kernel import counters, libbpf, lifetime, namespaces
 from rxbook.kernel.offloads import Offloads
 from rxbook.testbeds.processes import serve, sleep_until
 
-__all__ = ["Receiver", "Sender"]
+__all__ = ["Receiver", "Sender", "run"]
 
 
 class Sender:
@@ -45,6 +45,10 @@ class Sender:
     def send(self, count: int) -> float:
         """Send `count` frames and return the seconds they took."""
         return self._generator.send(count)
+
+    def send_in_calls(self, calls: int, each: int) -> None:
+        """Send `calls` times `each` frames; in between whoever shares the CPU takes what was sent."""
+        self._generator.send_in_calls(calls, each)
 
     def send_nothing(self, count: int, parked: bool = True) -> float:
         """Run the bare live-frame loop on `count` frames and return the seconds it took."""
@@ -130,6 +134,11 @@ class Receiver:
             "steal_s": counters.steal_s(files["stat"].read(), self._device.cpu),
         }
 
+    def counters(self) -> dict[str, float | None]:
+        """All counters, once what was sent is received."""
+        self._wait_until_quiet()
+        return self._count()
+
     def capture(self, limit: int) -> None:
         """Keep the next `limit` frames instead of receiving."""
         self._leave_receiver()
@@ -181,6 +190,11 @@ def main() -> None:
     """`python -m rxbook.testbeds.roles sender|receiver PARENT_PID`."""
     name, parent = sys.argv[1], int(sys.argv[2])
     lifetime.die_with_parent(parent)
+    run(name)
+
+
+def run(name: str) -> None:
+    """Be the sender or the receiver until standard input ends."""
     gc.disable()
     role = {"sender": Sender, "receiver": Receiver}[name]()
 

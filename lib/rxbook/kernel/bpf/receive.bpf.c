@@ -10,7 +10,7 @@ const volatile __u32 receiver_cpu;
 
 /* Read and set through the mapped .bss; mirrored in receivers/device.py. */
 struct {
-	__u64 frames;         /* that the cpumap kthread took from its queue */
+	__u64 frames;         /* of which the cpumap kthread made skbs */
 	__u32 counted_map_id; /* whose kthread is counted: other cpumaps may exist */
 	__u32 captured;
 	__u32 capture_limit;
@@ -86,7 +86,8 @@ int count_kthread(struct bpf_raw_tracepoint_args *ctx)
 	/* TP_PROTO(int map_id, unsigned int processed, unsigned int drops, int sched, ...) */
 	if ((__u32)ctx->args[0] != state.counted_map_id)
 		return 0;
-	state.frames += (__u32)ctx->args[1];
+	/* processed counts also those for which there was no memory */
+	state.frames += (__u32)ctx->args[1] - (__u32)ctx->args[2];
 	return 0;
 }
 

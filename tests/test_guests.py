@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Kernels as guests: the store, what an image tells, and real boots under QEMU."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import zstandard
+
+import live
+from rxbook import RxbookError, instructions, render, runs
+from rxbook.guests import debian, images, kernels, measuring, qemu
+from rxbook.kernel import facts
+from rxbook.plan import make_plan
+from rxbook.runs import Folder
+from rxbook.statistics import per_boot
+
+COMPRESS = {
+    "zstd": zstandard.compress,
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+    "none": bytes,
+}
+needs_btf = pytest.mark.skipif(
+    not facts.BTF_VMLINUX.exists(), reason="this kernel has no BTF to put into an image"
+)
+
+
+def elf(btf: bytes) -> bytes:
+    """An ELF file with a section .BTF."""
+    names = b"\0.BTF\0.shstrtab\0"
+    at = 64 + len(btf)
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, at + len(names), 0, 64, 0, 0, 64, 3, 2)
+    sections = [(0, 0, 0), (1, 64, len(btf)), (6, at, len(names))]
+    table = b"".join(
+        struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, offset, size, 0, 0, 1, 0) for name, offset, size in sections
+    )
+    return header + btf + names + table
+
+
+def bzimage(payload: bytes, release: str = "6.99.1-mine") -> bytes:
+    """An image as the boot protocol lays it out: one sector, a setup sector, the payload."""
+    setup = bytearray(1024)
+    setup[0x1F1] = 1
+    setup[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", setup, 0x20E, 0x300 - 0x200)
+    setup[0x300 : 0x300 + 40] = f"{release} (me@here) #1 SMP".encode().ljust(40, b"\0")
+    struct.pack_into("<II", setup, 0x248, 0, len(payload) + 4)
+    return bytes(setup) + payload + struct.pack("<I", 12345)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", COMPRESS)
+def test_an_image_tells_its_release_and_its_btf(form):
+    image = bzimage(COMPRESS[form](elf(b"as it was" * 1000)))
+    assert images.release(image) == "6.99.1-mine"
+    assert images.btf(image) == b"as it was" * 1000
+
+
+@needs_btf
+def test_the_btf_of_an_image_tells_what_that_of_its_kernel_does():
+    image = bzimage(elf(facts.BTF_VMLINUX.read_bytes()))
+    assert facts.btf_facts(images.btf(image)) == facts.btf_facts()
+
+
+@pytest.mark.parametrize("payload", [b"\x04\x22\x4d\x18 lz4", elf(b"")[:64] + bytes(400)])
+def test_an_image_without_readable_btf_is_no_error(payload):
+    assert not images.btf(bzimage(payload))
+
+
+def test_what_is_no_kernel_is_refused(store):
+    (store / "vmlinuz").write_bytes(b"\x7fELF" + bytes(1000))
+    with pytest.raises(RxbookError, match="no x86 kernel image"):
+        kernels.add("mine", store / "vmlinuz")
+    assert kernels.known() == []
+
+
+def module(needs: str = "") -> bytes:
+    return f"\x7fELF\0license=GPL\0depends={needs}\0".encode()
+
+
+def test_a_kernel_is_added_with_the_modules_it_needs_in_their_order(store):
+    (store / "vmlinuz").write_bytes(bzimage(b""))
+    (store / "config").write_text("# made\nCONFIG_VETH=m\n")
+    deep = store / "modules" / "kernel" / "drivers"
+    deep.mkdir(parents=True)
+    (deep / "veth.ko.xz").write_bytes(lzma.compress(module("page-pool")))
+    (deep / "page_pool.ko").write_bytes(module())
+    (deep / "other.ko").write_bytes(module())
+    added = kernels.add("patch 3", store / "vmlinuz", store / "modules")
+    assert [name for name, _ in added.modules()] == ["0-page_pool.ko", "1-veth.ko"]
+    assert added.modules()[1][1] == module("page-pool")
+    assert added.options() == {"CONFIG_VETH=m"}
+    assert kernels.find("patch 3") == added == kernels.known()[0]
+    assert added.image.read_bytes() == bzimage(b"")
+
+
+def test_a_missing_module_is_named(store):
+    (store / "vmlinuz").write_bytes(bzimage(b""))
+    (store / "config").write_text("CONFIG_VETH=m\n")
+    with pytest.raises(RxbookError, match=r"veth is a module, and --modules has no veth\.ko"):
+        kernels.add("mine", store / "vmlinuz")
+
+
+def test_a_built_tree_is_added_again_after_an_edit(store):
+    tree = store / "linux"
+    with pytest.raises(RxbookError, match="build the tree first"):
+        kernels.add_tree("patch 8", tree)
+    (tree / "arch/x86/boot").mkdir(parents=True)
+    (tree / ".config").write_text("CONFIG_VETH=y\n")
+    for release in ("6.13.0-a", "6.13.0-b"):
+        (tree / "arch/x86/boot/bzImage").write_bytes(bzimage(b"", release))
+        assert kernels.add_tree("patch 8", tree).release == release
+    assert [kernel.release for kernel in kernels.known()] == ["6.13.0-b"]
+
+
+def test_configurations_are_compared_by_option(store):
+    (store / "image").write_bytes(bzimage(b""))
+    texts = {"a": "CONFIG_X=y\nCONFIG_Y=1\n", "b": "# CONFIG_X is not set\nCONFIG_Y=2\n", "c": None}
+    made = {}
+    for label, text in texts.items():
+        config = store / label
+        config.write_text(text or "")
+        made[label] = kernels.add(label, store / "image", config=config if text else None)
+    assert kernels.differing_options([made["a"], made["a"]]) == 0
+    assert kernels.differing_options([made["a"], made["b"]]) == 2
+    assert kernels.differing_options([made["a"], made["c"]]) is None
+
+
+@pytest.mark.parametrize("label", ["", "../x", "a/b", "x" * 31, "é"])
+def test_a_label_that_a_table_cannot_show_is_refused(store, label):
+    with pytest.raises(RxbookError, match="label"):
+        kernels.add(label, store / "vmlinuz")
+
+
+def test_an_unknown_kernel_is_refused_with_those_that_are_known(store):
+    (store / "vmlinuz").write_bytes(bzimage(b""))
+    kernels.add("baseline", store / "vmlinuz")
+    with pytest.raises(RxbookError, match="no kernel is named patch 3; there are: baseline"):
+        kernels.find("patch 3")
+
+
+def test_the_list_begins_with_the_running_kernel(store):
+    lines = kernels.listing().splitlines()
+    assert lines[1].split()[:2] == ["running", facts.kernel_release()]
+
+
+NAMES = [
+    "linux-image-6.12.9+deb13-cloud-amd64", "linux-image-6.12.107+deb13-cloud-amd64",
+    "linux-image-6.12.200+deb13-cloud-amd64-dbg", "linux-image-6.12.200+deb13-cloud-amd64-unsigned",
+    "linux-image-6.12.200+deb13-amd64", "linux-image-6.1.0-41-cloud-amd64", "linux-image-cloud-amd64",
+    "linux-binary-7.3-cloud-amd64", "linux-image-7.2.13+deb14-cloud-amd64",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "flavour"),
+    [("6.12", "6.12.107+deb13-cloud-amd64"), ("6.1", "6.1.0-41-cloud-amd64"), ("", "7.3-cloud-amd64")],
+)
+def test_the_newest_debian_kernel_of_a_version(wanted, flavour):
+    assert debian.newest(NAMES, wanted) == flavour
+
+
+def test_a_version_that_the_mirror_has_not():
+    with pytest.raises(RxbookError, match=r"debian:5\.9: .* serves 6\.1, 6\.12, 7\.2, 7\.3"):
+        debian.newest(NAMES, "5.9")
+
+
+@pytest.mark.parametrize(
+    ("console", "words"),
+    [
+        (
+            "[    1.77] Kernel panic - not syncing: Attempted to kill init! exitcode=0x100\n[ 1.8] CPU: 0",
+            "Attempted to kill",
+        ),
+        ("\x1b[mx\n[    2.0] Oops: 0002 [#1] SMP\n[ 2.1] Kernel panic - not syncing: Fatal", "Oops: 0002"),
+        ("[    3.1] BUG: kernel NULL pointer dereference, address: 0", "NULL pointer"),
+        ("[    3.1] reboot: Restarting system", ""),
+    ],
+)
+def test_a_crash_is_found_in_the_console(console, words):
+    found = qemu.trouble_in(console)
+    assert words in found and bool(found) == bool(words) and "\n" not in found
+
+
+def test_labels_of_variants():
+    plan = make_plan({"variants": "baseline=debian:6.12,debian:7.2"})
+    assert plan.kernels == {"baseline": "debian:6.12", "debian:7.2": "debian:7.2"}
+    assert [cell.variant for cell in plan.cells("x")] == ["baseline"] * 2 + ["debian:7.2"] * 2
+    assert make_plan({"count": "instructions"}).kernels == {"running": "running"}
+    assert make_plan({}).kernels == {}
+
+
+@pytest.mark.parametrize("given", [{"aa": True}, {"variant": "x"}, {"variants": ["a=x", "a=y"]}])
+def test_variants_that_contradict_each_other(given):
+    with pytest.raises(RxbookError):
+        make_plan({"variants": ["a"], **given})
+
+
+# --- the table
+
+
+def rows(figures: dict[tuple[str, str, int], float], drops: dict[tuple[str, str, int], int] | None = None):
+    """samples of instructions: (variant, gro, boot) -> instructions per packet."""
+    made = []
+    for (variant, gro, boot), figure in figures.items():
+        cell = next(cell for cell in make_plan({"variants": variant}).cells("") if cell.gro == gro)
+        lost = (drops or {}).get((variant, gro, boot), 0)
+        counted = {
+            "clock_ns": 10**9, "frames": measuring.PACKETS - lost, "cpu_ns": figure * (measuring.PACKETS - lost),
+            "skbs": 320, "offered_frames": measuring.PACKETS,
+        }  # fmt: skip
+        made.append({"block": boot, "order": 0, "boot": boot, **measuring.instruction_row(cell, counted)})
+    return pd.DataFrame(made).reindex(columns=runs.COLUMNS)
+
+
+def guests(differing: int | None = 0, **kernel_facts) -> dict:
+    return {"cpu": "X", "packets": measuring.PACKETS, "differing_options": differing,
+            "kernels": {name: {"kernel_release": "6.1", "btf": None, "trouble": []} | fact
+                        for name, fact in kernel_facts.items()}}  # fmt: skip
+
+
+def table_of(samples, about, order):
+    made = instructions.gro_table(samples, source="measured", guests=about, order=order)
+    assert max(map(len, render.text(made).splitlines())) <= 72
+    return made.sections[0].rows, " ".join(made.notes)
+
+
+def test_each_kernel_against_the_first_and_against_the_one_before():
+    values = {"base": (4000, 4000), "three": (4100, 2000), "eight": (4100, 1500)}
+    samples = rows({(name, gro, boot): pair[gro == "on"] for name, pair in values.items()
+                    for gro in ("off", "on") for boot in (0, 1)})  # fmt: skip
+    about = guests(base={"btf": {"cpumap_gro": False}}, three={}, eight={})
+    table, notes = table_of(samples, about, list(values))
+    assert [row[0] for row in table if row] == [
+        "base",
+        "three",
+        "eight",
+        "three / base",
+        "eight / base",
+        "eight / three",
+    ]
+    assert table[0][5] == "N/A" and table[1][5] == "-51.2%"
+    assert [row[3] for row in table[4:]] == ["-50.0%", "-62.5%", "-25.0%"]
+    assert table[6][1] == "~"
+    assert "0.00 % at most" in notes and "no GRO in base" in notes and "configurations" not in notes
+
+
+def test_boots_that_differ_are_told():
+    table, notes = table_of(rows({("a", "off", 0): 1000, ("a", "off", 1): 1010, ("a", "on", 0): 1004,
+                                  ("a", "on", 1): 1004}), guests(a={}), ["a"])  # fmt: skip
+    assert table[0][1] == "1005.0 +/-5.0" and table[0][5].startswith("~")
+    assert "1.00 % at most" in notes
+
+
+def test_a_row_with_drops_is_void_and_is_counted():
+    figures = {("a", gro, boot): 1000 for gro in ("off", "on") for boot in (0, 1)}
+    lost = {("a", "on", 0): 7, ("a", "on", 1): 7}
+    table, notes = table_of(rows(figures, lost), guests(a={}), ["a"])
+    assert table[0][3] == "void" and table[0][5] == "-" and table[0][6] == "14"
+    assert "2 rows are void" in notes
+
+
+@pytest.mark.parametrize(("differing", "words"), [(12, "differ in 12 options"), (None, "not all known")])
+def test_configurations_that_differ_are_told(differing, words):
+    samples = rows({(name, gro, 0): 1000 for name in "ab" for gro in ("off", "on")})
+    _, notes = table_of(
+        samples, guests(differing, a={}, b={"trouble": ["the kernel crashed: Oops"]}), ["a", "b"]
+    )
+    assert words in notes and "b: 1 boots failed: the kernel crashed: Oops" in notes
+
+
+def test_where_time_is_counted_a_boot_is_one_value():
+    """Windows of one boot share its luck: 40 windows of 2 boots are 2 values."""
+    made = []
+    for boot, rate in enumerate((1.0, 1.5)):
+        for block in range(20):
+            for order, cell in enumerate(make_plan({"variants": "a"}).cells("")):
+                made.append({**dict.fromkeys(runs.COLUMNS), **cell.model_dump(), "block": boot * 20 + block,
+                             "order": order, "boot": boot, "start_utc": f"2026-12-01T00:0{boot}:{block:02}+00:00",
+                             "mpps": rate, "frames": 10, "skbs": 10, "window_s": 0.1, "payload_bytes": 18,
+                             "flags": "short" if block == 0 else "sender_limited" if boot else ""})  # fmt: skip
+    reduced = per_boot(pd.DataFrame(made))
+    assert len(reduced) == 4 and sorted(reduced["block"].unique()) == [0, 1]
+    assert sorted(reduced["mpps"]) == [1, 1, 1.5, 1.5]
+    assert dict(zip(reduced["boot"], reduced["flags"], strict=True)) == {0: "", 1: "sender_limited"}
+    assert (reduced["frames"] == 190).all()
+
+
+# --- real boots
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel with GRO in cpumap: one of the user's store, else fetched from Debian's mirror into it."""
+    if shutil.which(qemu.QEMU) is None:
+        pytest.skip(f"no {qemu.QEMU}")
+    for known in kernels.known():
+        if (known.btf or {}).get("cpumap_gro") and known.source.startswith("Debian"):
+            return known
+    try:
+        return debian.fetch(debian.PREFIX)
+    except RxbookError as error:
+        pytest.skip(f"no kernel to boot: {error}")
+
+
+@pytest.fixture(scope="module")
+def run(kernel, tmp_path_factory):
+    """One kernel under two labels, booted twice each, where the second panics."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "find_kernels", lambda _: {"good": kernel, "bad": kernel})
+        boot, options = measuring._boot, qemu.KERNEL_OPTIONS
+
+        def boot_or_panic(of, windows, *rest):
+            bad = windows[0][2].variant == "bad"
+            patch.setattr(qemu, "KERNEL_OPTIONS", options.replace("/init", "/nothing") if bad else options)
+            return boot(of, windows, *rest)
+
+        patch.setattr(measuring, "_boot", boot_or_panic)
+        plan = make_plan({"variants": "good,bad", "count": "instructions"})
+        folder = Folder.create(tmp_path_factory.mktemp("runs") / "guests", plan, 1, "gro_on_off")
+        about = live.wait_for_lock(lambda: measuring.measure(folder, plan.cells("")))
+        folder.finish(about)
+        return runs.load(folder.path)
+
+
+def test_a_panic_costs_only_the_rows_of_its_own_kernel(run):
+    assert set(run.samples["variant"]) == {"good"} and len(run.samples) == 4
+    trouble = run.host["guests"]["kernels"]["bad"]["trouble"]
+    assert len(trouble) == 2 and "Kernel panic - not syncing" in trouble[0]
+    assert "crash" in (run.path / "log.txt").read_text()
+
+
+def test_instructions_repeat_from_boot_to_boot_and_show_what_gro_saves(run):
+    assert run.exact and run.samples["mpps"].isna().all()
+    assert (run.samples["dropped_frames"] == 0).all()
+    cells = {gro: instructions.counts(run.samples[run.samples["gro"] == gro]) for gro in ("off", "on")}
+    assert instructions.worst_spread(list(cells.values())) < 0.01
+    assert cells["on"].mean < cells["off"].mean / 2
+    assert cells["off"].segs == 1 and cells["on"].segs > 10
+
+
+def test_a_guest_has_nothing_of_this_machine(run):
+    seen = run.host["guests"]["kernels"]["good"]
+    assert [name for name in seen["disks"] if not name.startswith(("loop", "ram"))] == []
+    assert [name for name in seen["network_devices"] if name != "lo"] == []
+
+
+def test_a_guest_that_does_not_end_is_ended(kernel):
+    ended = qemu.boot(kernel.image, {"count": "instructions", "windows": []}, [], kvm=False, timeout_s=1)
+    assert ended.trouble == "no end within 1 s" and ended.wall_s < 10
+
+
+def test_a_killed_run_leaves_no_guest(kernel):
+    job = {"count": "time", "windows": []}
+    code = "from pathlib import Path; from rxbook.guests import qemu\n"
+    code += f"qemu.boot(Path({str(kernel.image)!r}), {job}, [], kvm=False, timeout_s=60)"
+    starter = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        guest = wait_for(lambda: child_of(starter.pid, qemu.QEMU))
+        os.kill(starter.pid, signal.SIGKILL)
+    finally:
+        starter.kill()
+        starter.wait()
+    assert guest and wait_for(lambda: not Path(f"/proc/{guest}").exists() or state(guest) == "Z")
+
+
+def child_of(pid: int, name: str) -> int | None:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            if parent == pid and name in (path.parent / "cmdline").read_text().split("\0")[0]:
+                return int(path.parent.name)
+        except OSError:
+            continue
+    return None
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_for(condition, timeout_s: float = 20):
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
