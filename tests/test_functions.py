@@ -12,6 +12,7 @@ import pytest
 from rxbook import RxbookError, render
 from rxbook.profile import COLUMNS, EventTotals
 from rxbook.profile.functions import Column, function_table
+from rxbook.profile.headline import headline
 from rxbook.profile.shares import share_interval
 from rxbook.statistics import Interval
 from synthetic_profiles import MADE_UP, drawn, line, names, profile, published
@@ -290,3 +291,8 @@ def test_one_event_of_several_is_shown_and_the_others_are_named():
 def test_time_is_not_called_cycles():
     table = function_table({"a": Column([profile({"ip_rcv": 10}, "cpu-clock:k")])})
     assert "time" in table.title and any("time, not cycles" in note for note in table.notes)
+
+
+def test_a_headline_counts_an_inlined_function_in_its_caller_alone():
+    said = headline([profile({"ip_rcv": 60, "csum_fold": 40}, kind=["k", "i"], within=[None, "ip_rcv"])])
+    assert said["rxbook_samples"] == 60 and not any("csum_fold" in str(value) for value in said.values())

@@ -29,9 +29,9 @@ def headline(profiles: Sequence[Profile]) -> dict[str, str | int]:
 
     profiles: one, or the repeats of one condition. pyperf sorts metadata by name and takes no line breaks, so
     there is one key for each line of the table: rxbook_family_GRO = "31.2 +/-1.3 %", rxbook_function_01 =
-    "12.30 +/-0.40 % dev_gro_receive".
+    "12.30 +/-0.40 % dev_gro_receive". Inlined functions are counted in their callers.
     """
-    table = function_table({"": Column(profiles)}, top=TOP)
+    table = function_table({"": Column(profiles)}, top=TOP, inlined="hidden")
     lines: dict[str, list[dict[str, Any]]] = {"family": [], "function": [], "other": []}
     for line in table.frame.to_dict("records"):
         lines[line["row"]].append(line)
