@@ -160,6 +160,7 @@ def test_every_command_of_the_readme_is_one(readme):
     from rxbook.cli import app
 
     commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    commands |= {group.name for group in app.registered_groups}
     assert set(re.findall(r"(?:`|bin/)rxbook (\w+)", readme)) <= commands
 
 
