@@ -72,6 +72,16 @@ def test_a_very_long_name_is_wrapped():
     assert max(map(len, shown.splitlines())) <= 72 and shown.count("name") >= 30
 
 
+def test_a_long_name_among_short_ones_stands_on_its_own_line():
+    wide, many = "1234.5 +/-0.3", (("group", "a"), ("group", "b"), ("", "c"), ("", "d"))
+    names = "debian:6.12", "debian:7.2", "debian:7.2 / debian:6.12"
+    rows = tuple((name, *[wide] * 4) for name in names)
+    shown = render.text(odd_table(columns=(("", "variant"), *many), sections=(Section("h", rows),)))
+    lines = shown.splitlines()
+    assert names[2] in lines and sum(line.count(wide) for line in lines) == 12
+    assert [line.split()[0] for line in lines if line.count(wide) == 4] == [*names[:2], wide.split()[0]]
+
+
 def test_text_of_the_gro_table():
     run = simulate(cells(gro=["off", "on"], variant=["6.18.44"]), outliers=0, seed=4)
     lines = render.text(gro_table(run)).splitlines()

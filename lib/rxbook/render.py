@@ -18,8 +18,8 @@ from rxbook.words import marked
 __all__ = ["csv", "html", "in_form", "markdown", "text", "to_ascii"]
 
 LONGEST_LABEL = 20
-"""With longer row names, as of functions, a table that is too wide is cut between its groups of columns; with
-shorter ones each row name stands on a line of its own."""
+"""Longer row names stand on lines of their own where they are few. Where most are longer, as of functions, a table that
+is too wide is cut between its groups of columns; where all are shorter, each stands on a line of its own."""
 
 STYLE = (
     "<style>.rxbook{border-collapse:collapse;font:13px/1.5 monospace;text-align:right}"
@@ -94,8 +94,8 @@ class _Grid:
 
     columns: tuple[_Column, ...]
     heading: str  # of the row names
-    label: int  # width of the row names; 2 where each stands on a line of its own
-    own_line: bool
+    label: int  # width of the row names that stand beside their figures
+    longest: int  # of those; a longer one stands on a line of its own
     gap: int
 
     @classmethod
@@ -107,9 +107,16 @@ class _Grid:
             for index, (group, name) in enumerate(table.columns)
         )
         heading, label = columns[0].name, columns[0].width
-        beside = [cls(columns[1:], heading, label, False, gap) for gap in (2, 1)]
-        below = [cls(columns[1:], "", 2, True, gap) for gap in (2, 1)]
+        beside = [cls(columns[1:], heading, label, label, gap) for gap in (2, 1)]
+        below = [cls(columns[1:], "", 2, 0, gap) for gap in (2, 1)]
         fitting = [grid for grid in beside if len(grid.parts(width)) == 1]
+        short = [len(row[0]) for row in rows if len(row[0]) <= LONGEST_LABEL]
+        if (
+            not fitting and len(short) >= len(rows) / 2
+        ):  # the long ones are few, as of a kernel against another
+            most = max(len(heading), *short)
+            fitting = [cls(columns[1:], heading, most, most, gap) for gap in (2, 1)]
+            fitting = [grid for grid in fitting if len(grid.parts(width)) == 1]
         if not fitting and label > LONGEST_LABEL:
             fitting = [grid for grid in beside if len(grid.parts(width)) <= len(_groups(grid.columns))]
         fitting += [grid for grid in below if len(grid.parts(width)) == 1]
@@ -144,9 +151,11 @@ class _Grid:
                 yield ""
                 continue
             cells = [to_ascii(cell) for cell in row]
-            if self.own_line:
-                yield cells[0]
-            yield self._line("" if self.own_line else cells[0], (column.show(cells) for column in part))
+            name = cells[0]
+            if len(name) > self.longest:
+                yield name
+                name = ""
+            yield self._line(name, (column.show(cells) for column in part))
 
     def _line(self, label: str, cells: Iterator[str]) -> str:
         return (label.ljust(self.label) + "".join(" " * self.gap + cell for cell in cells)).rstrip()
