@@ -217,11 +217,11 @@ def test_ctrl_c_ends_in_one_line_that_says_how_to_go_on(by_command):
     ended = by_command.chapters["Ctrl-C"]
     assert ended.status == 130 and not ended.left
     assert by_command.status["Ctrl-C"] == "interrupted"
-    (line,) = ended.err.strip().splitlines()
+    assert len(ended.err.strip().splitlines()) == 1, ended.err
     assert re.fullmatch(
         rf"rxbook: interrupted; \d+ windows are kept: rxbook run gro_on_off --resume {by_command.path.name} "
         r"--runs-dir runs",
-        line,
+        ended.err.strip(),
     )
 
 

@@ -108,7 +108,11 @@ def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> 
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    logging.getLogger("papermill").setLevel(logging.ERROR)
+    for name in (
+        "papermill",
+        "asyncio",
+    ):  # after Ctrl-C they would tell of the ended kernel; errors are raised
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     runs.make_folder(path)
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(path, plan, ended), daemon=True)
