@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import bz2
+import dataclasses
 import gzip
+import json
 import lzma
 import os
 import shutil
@@ -20,10 +22,11 @@ import pytest
 import zstandard
 
 import live
-from rxbook import RxbookError, instructions, render, runs
+from rxbook import RxbookError, instructions, profile, render, report, runs
 from rxbook.guests import debian, images, kernels, measuring, qemu
 from rxbook.kernel import facts
 from rxbook.plan import make_plan
+from rxbook.profile import record
 from rxbook.runs import Folder
 from rxbook.statistics import per_boot
 
@@ -326,16 +329,18 @@ def kernel():
 @pytest.fixture(scope="module")
 def run(kernel, tmp_path_factory):
     """One kernel under two labels, booted twice each, where the second panics."""
+    folder = tmp_path_factory.mktemp("kernels")
+    shutil.copytree(kernel.folder, folder / "bad")
+    bad = dataclasses.replace(kernel, folder=folder / "bad")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "find_kernels", lambda _: {"good": kernel, "bad": kernel})
-        boot, options = measuring._boot, qemu.KERNEL_OPTIONS
+        patch.setattr(measuring, "find_kernels", lambda _: {"good": kernel, "bad": bad})
+        command_line = qemu.command_line
 
-        def boot_or_panic(of, windows, *rest):
-            bad = windows[0][2].variant == "bad"
-            patch.setattr(qemu, "KERNEL_OPTIONS", options.replace("/init", "/nothing") if bad else options)
-            return boot(of, windows, *rest)
+        def without_init(image, *rest):
+            words = command_line(image, *rest)
+            return [w.replace("/init", "/nothing") for w in words] if image == bad.image else words
 
-        patch.setattr(measuring, "_boot", boot_or_panic)
+        patch.setattr(qemu, "command_line", without_init)
         plan = make_plan({"variants": "good,bad", "count": "instructions"})
         folder = Folder.create(tmp_path_factory.mktemp("runs") / "guests", plan, 1, "gro_on_off")
         about = live.wait_for_lock(lambda: measuring.measure(folder, plan.cells("")))
@@ -357,6 +362,26 @@ def test_instructions_repeat_from_boot_to_boot_and_show_what_gro_saves(run):
     assert instructions.worst_spread(list(cells.values())) < 0.01
     assert cells["on"].mean < cells["off"].mean / 2
     assert cells["off"].segs == 1 and cells["on"].segs > 10
+
+
+def test_each_boot_records_where_the_instructions_of_each_cell_go(run):
+    """Samples at even distances of instructions add up to those counted; GRO's functions cost only with GRO on."""
+    recordings = record.recorded(run.path / "profiles")
+    assert {cell.gro: len(found) for cell, found in recordings.items()} == {"off": 2, "on": 2}
+    for found in recordings.values():
+        for recording in found:
+            counted = json.loads(recording.data.with_suffix(".json").read_text())["counted"]
+            (event,) = profile.load(recording.data).events.values()
+            assert event.samples * measuring.PERIOD == pytest.approx(counted["cpu_ns"], rel=0.02)
+    tables = report.function_tables(run)
+    frame = tables["functions_1"].frame
+    assert "by share of instructions" in tables["functions_1"].title
+    gro = frame[(frame["row"] == "family") & (frame["function"] == "GRO")].set_index("column")
+    assert gro["instructions_per_packet"]["GRO on"] > 5 * gro["instructions_per_packet"]["GRO off"]
+    whole = frame[frame["row"] == "all"].set_index("column")["instructions_per_packet"]
+    assert whole["GRO off"] == pytest.approx(
+        instructions.counts(run.samples[run.samples["gro"] == "off"]).mean
+    )
 
 
 def test_a_guest_has_nothing_of_this_machine(run):

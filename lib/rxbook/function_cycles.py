@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rxbook import RxbookError, profile, provenance, runs, statistics, words
+import pandas as pd
+
+from rxbook import RxbookError, instructions, profile, provenance, runs, statistics, words
 from rxbook.plan import Cell, Plan
 from rxbook.profile import Profile, record
 from rxbook.profile.functions import Column, function_table
@@ -23,21 +25,26 @@ __all__ = ["as_list", "comparison", "found", "headlines", "makers", "thread_prof
 
 Condition = tuple[Run, Cell, list[Recording]]
 
-COST = {"cycles": "cycles_per_packet", "ns": "ns_per_packet"}
+COST = {unit: f"{unit}_per_packet" for unit in ("cycles", "ns", "instructions")}
 
 
 def makers(run: Run) -> dict[str, Callable[[], Table]]:
-    """What makes a run's tables, by the names of their files: one for each traffic shape, GRO off, then on."""
-    shapes: dict[tuple, dict[str, Condition]] = {}
+    """What makes a run's tables, by the names of their files.
+
+    Of one kernel there is one for each traffic shape, GRO off and on side by side; of several kernels one for each
+    shape and GRO off, GRO on, with the kernels side by side.
+    """
+    several = run.samples["variant"].nunique() > 1
+    apart = ("variant",) if several else ("variant", "gro")
+    tables: dict[tuple, dict[str, Condition]] = {}
     for cell, recordings in record.recorded(run.path / "profiles").items():
-        shape = tuple(value for name, value in cell if name not in ("gro", "variant"))
-        several = run.samples["variant"].nunique() > 1
-        label = f"GRO {cell.gro}" + f", {cell.variant}" * several
-        shapes.setdefault(shape, {})[label] = (run, cell, recordings)
+        shape = tuple(value for name, value in cell if name not in apart)
+        label = cell.variant if several else f"GRO {cell.gro}"
+        tables.setdefault(shape, {})[label] = (run, cell, recordings)
     source = words.dated(run.source, run.samples)
     return {
-        f"functions_{number}": functools.partial(_of_cells, columns, source, run.plan)
-        for number, columns in enumerate(shapes.values(), 1)
+        f"functions_{number}": functools.partial(_of_cells, columns, source, run.plan, several)
+        for number, columns in enumerate(tables.values(), 1)
     }
 
 
@@ -155,11 +162,14 @@ def _of_cells(
     for label, (run, cell, recordings) in columns.items():
         profiles, kept[label] = thread_profiles(recordings, children, tuple(shown.debug))
         windows = run.samples[is_cell(run.samples, cell.model_dump())]
-        cost = statistics.cell_interval(windows, COST[unit])
+        cost = _exact(windows) if unit == "instructions" else statistics.cell_interval(windows, COST[unit])
         read[label] = Column(profiles, None if math.isnan(cost.centre) else cost, unit)
     table = function_table(read, source=source, children=children, **_options(shown))
     _, cell, _ = next(iter(columns.values()))
-    notes = [f"{words.traffic(cell.model_dump())}{f', GRO {cell.gro}' if gro else ''}.", *_threads(kept)]
+    notes = [
+        f"{words.traffic(cell.model_dump())}{f', GRO {cell.gro}' if gro else ''}.",
+        *_threads(kept, unit),
+    ]
     without = [label for label, column in read.items() if column.cost is None]
     if without:
         notes.append(f"No cost per packet for {' and '.join(without)}: no window counts, all are flagged.")
@@ -167,7 +177,18 @@ def _of_cells(
     return replace(table, title=title, notes=(*notes, *table.notes, *machines))
 
 
+def _exact(windows: pd.DataFrame) -> statistics.Interval:
+    """The limits are what the boots showed."""
+    found = instructions.counts(windows)
+    low, high = found.mean - found.half_range, found.mean + found.half_range
+    return statistics.Interval(found.mean, low, high, found.boots)
+
+
 def _unit(columns: Mapping[str, Condition]) -> str:
+    if any(run.exact for run, _, _ in columns.values()):
+        if not all(run.exact for run, _, _ in columns.values()):
+            raise RxbookError("one run counted instructions in guests, the other time: they do not compare")
+        return "instructions"
     counted = [run.samples["cycles_per_packet"].notna().any() for run, _, _ in columns.values()]
     return "cycles" if all(counted) else "ns"
 
@@ -187,6 +208,8 @@ def _loaded(data: Path, children: bool, debug: tuple[str, ...]) -> Profile:
     return profile.load(data, children, debug=debug)
 
 
-def _threads(kept: Mapping[str, float]) -> list[str]:
+def _threads(kept: Mapping[str, float], unit: str) -> list[str]:
+    if unit == "instructions":
+        return ["Samples of the receiving thread alone."]
     shares = " and ".join(f"{share:.1%}" for share in kept.values())
     return [f"Samples of the receiving thread alone, which are {shares} of its CPU's."]

@@ -61,7 +61,9 @@ class Rxbook(HookBase):
         place.mkdir(parents=True, exist_ok=True)
         perf_tool.save_kallsyms(place)
         self._data = place / f"perf.data.{uuid.uuid4().hex[:12]}"
-        self._recording = perf_tool.Recording(self._cpus, self._data, Path(self._folder.name))
+        self._recording = perf_tool.Recording(
+            perf_tool.record_command(self._cpus), self._data, Path(self._folder.name)
+        )
         self._control = self._recording.control
         os.environ[CONTROL] = self._folder.name
 

@@ -63,11 +63,10 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
     samples, source = run.samples, run.source
     guests = run.host.get("guests")
     if run.exact:
-        return {
-            "gro": partial(
-                instructions.gro_table, samples, source=source, guests=guests, order=list(run.plan.kernels)
-            )
-        }
+        gro = partial(
+            instructions.gro_table, samples, source=source, guests=guests, order=list(run.plan.kernels)
+        )
+        return {"gro": gro} | function_cycles.makers(run)
     variants = None
     if guests:
         samples, variants = statistics.per_boot(samples), list(run.plan.kernels)

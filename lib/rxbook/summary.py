@@ -77,7 +77,7 @@ def _how(run: Run) -> Iterator[str]:
     yield from _fact("windows", _counts(run) if run.exact else _windows(run))
     recorded = record.recordings(run.path / "profiles")
     if recorded:
-        yield from _fact("profiles", _profiles(plan, recorded))
+        yield from _fact("profiles", _profiles(run, recorded))
     versions = host.get("versions") or {}
     named = ", ".join(
         f"{name} {versions[name]}" for name in ("rxbook", "libbpf", "perf", "python") if versions.get(name)
@@ -132,8 +132,14 @@ def _counts(run: Run) -> str:
     )
 
 
-def _profiles(plan: Plan, recorded: int) -> str:
+def _profiles(run: Run, recorded: int) -> str:
+    plan = run.plan
     chains = ", with call chains" * plan.call_graph
+    if run.exact:
+        about = run.host["guests"]
+        return (
+            f"{recorded} of {about['packets']} frames, a sample each {about['period']} instructions{chains}"
+        )
     return f"{recorded} of {plan.profile_s:g} s, perf on CPU {plan.receiver_cpu} at {perf_tool.FREQUENCY} Hz{chains}"
 
 

@@ -33,13 +33,16 @@ os.execv({python!r}, [{python!r}, "-S", "-m", "rxbook.guests.inside"])
 
 
 @functools.cache
-def base() -> bytes:
+def base(program: str | None = None) -> bytes:
     """The part of the archive that all guests share: /init, the interpreter, modules, BPF objects, libraries.
 
-    Found by loading the guest's part in a process of its own and looking at what that opened.
-    Raises RxbookError where this cannot be loaded.
+    Found by loading the guest's part in a process of its own and looking at what that opened. program: the path of
+    one more that comes along, with its libraries. Raises RxbookError where the guest's part cannot be loaded.
     """
     found = _loaded()
+    programs = [os.path.realpath(sys.executable), *filter(None, [program])]
+    if program:
+        found["libraries"] = sorted({*found["libraries"], *map(os.path.realpath, _needed(program).values())})
     python = os.path.realpath(sys.executable)
     folders = [
         str(LIBRARY),
@@ -48,9 +51,9 @@ def base() -> bytes:
     libraries = sorted({os.path.dirname(path) for path in found["libraries"]})
     init = INIT.format(python=python, path=":".join(folders), libraries=":".join(libraries))
     files: dict[str, tuple[int, bytes]] = {"/init": (0o755, init.encode())}
-    for path in (python, *found["libraries"]):
+    for path in (*programs, *found["libraries"]):
         files[path] = (0o755, Path(path).read_bytes())
-    for link, target in _links(found["libraries"]):
+    for link, target in _links(programs, found["libraries"]):
         files[link] = (stat.S_IFLNK | 0o777, target.encode())
     for source in found["modules"]:
         files[source] = (0o644, Path(source).read_bytes())
@@ -62,11 +65,13 @@ def base() -> bytes:
     return b"".join(_cpio(_with_folders(files)))
 
 
-def archive(job: Mapping[str, object], modules: Iterable[tuple[str, bytes]]) -> list[bytes]:
+def archive(
+    job: Mapping[str, object], modules: Iterable[tuple[str, bytes]], program: str | None
+) -> list[bytes]:
     """The parts of one guest's archive: what all share, and its job and kernel modules (name, content)."""
     files = {"/job.json": (0o644, json.dumps(job).encode())}
     files |= {f"/modules/{name}": (0o644, content) for name, content in modules}
-    return [base(), b"".join(_cpio(_with_folders(files)))]
+    return [base(program), b"".join(_cpio(_with_folders(files)))]
 
 
 def _loaded() -> dict[str, list[str]]:
@@ -80,19 +85,23 @@ def _loaded() -> dict[str, list[str]]:
     return found
 
 
-def _links(libraries: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _links(programs: Iterable[str], libraries: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(link, library) for the names by which the loader looks for libraries, and for the loader's own name."""
     wanted = {os.path.realpath(path) for path in libraries}
     for folder in {os.path.dirname(path) for path in wanted}:
         for entry in os.scandir(folder):
             if entry.is_symlink() and os.path.realpath(entry.path) in wanted:
                 yield entry.path, os.path.realpath(entry.path)
-    said = subprocess.run(
-        ["ldd", os.path.realpath(sys.executable)], capture_output=True, text=True, timeout=60
-    )
-    for path in re.findall(r"^\s*(/\S+) \(0x", said.stdout, re.MULTILINE):
+    for path in {path for program in programs for name, path in _needed(program).items() if name == path}:
         if path != os.path.realpath(path):
             yield path, os.path.realpath(path)
+
+
+def _needed(program: str) -> dict[str, str]:
+    """The libraries that a program is linked with: name -> path; the loader's name is a path itself."""
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=60).stdout
+    found = re.findall(r"^\s*(\S+)(?: => (/\S+))? \(0x", said, re.MULTILINE)
+    return {name: path or name for name, path in found if path or name.startswith("/")}
 
 
 def _unchecked(compiled: bytes, source: bytes) -> bytes:

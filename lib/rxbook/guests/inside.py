@@ -2,20 +2,24 @@
 """The guest's part: its first process. It measures what /job.json says and writes lines of JSON to the second serial
 port, which nothing else uses; then it ends the guest.
 
-A line is one of {"hello": facts of the kernel}, {"counted": ..., "index": place in the job's windows},
-{"error": text}, {"end": true}. Everything is decided before the boot: where instructions are counted, a word from
-outside would come at another instruction each time.
+A line is one of {"hello": facts of the kernel}, {"counted": ..., "index": place in the job's windows}, the same with
+"task" and "data" of a recording, {"kallsyms": ...}, {"error": text}, {"end": true}; files are packed. Everything is
+decided before the boot: where instructions are counted, a word from outside would come at another instruction each
+time.
 """
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 import tty
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +27,7 @@ from typing import Any
 
 from rxbook import RxbookError
 from rxbook.frames import FrameSpec
-from rxbook.kernel import facts
+from rxbook.kernel import facts, perf_tool
 from rxbook.testbeds import roles
 from rxbook.testbeds.pair import Pair
 
@@ -34,6 +38,9 @@ FRAMES_PER_CALL = 1024
 
 LEAD_CALLS = 8
 """Sent before counting: pages, caches of skbs and the code itself come into their steady state."""
+
+SAMPLING = {"perf_event_max_sample_rate": "1000000", "perf_cpu_time_max_percent": "0"}  # in this order
+"""Otherwise perf samples less often where a sample takes long, and these cost more instructions than they seem."""
 
 INIT_MODULE = 175  # x86-64
 MOUNTS = (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"))
@@ -82,6 +89,8 @@ def measure(job: dict[str, Any], say: Callable[..., None]) -> None:
             else:
                 counted = pair.measure(cell, job["warmup_s"], job["window_s"])
             say(index=index, counted=counted)
+        if job["perf"]:
+            _record_all(pair, job, say)
     finally:
         pair.close()
 
@@ -93,10 +102,37 @@ def instructions(pair: Pair, cell: Any, packets: int) -> dict[str, float | None]
     """
     pair.prepare(cell)
     pair.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
+    return _counted(pair, packets)
+
+
+def _counted(pair: Pair, packets: int) -> dict[str, float | None]:
     before = pair.receiver.call("counters")
     pair.sender.call("send_in_calls", calls=-(-packets // FRAMES_PER_CALL), each=FRAMES_PER_CALL)
     after = pair.receiver.call("counters")
     return {name: None if after[name] is None else after[name] - before[name] for name in after}
+
+
+def _record_all(pair: Pair, job: dict[str, Any], say: Callable[..., None]) -> None:
+    """perf record of the receiving thread for each cell, then the kernel's symbols."""
+    for name, value in SAMPLING.items():
+        Path("/proc/sys/kernel", name).write_text(value)
+    for index, fields in enumerate(job["windows"]):
+        cell = SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
+        pid = pair.prepare(cell)
+        pair.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
+        with tempfile.TemporaryDirectory() as folder:
+            data = Path(folder, "perf.data")
+            recording = perf_tool.Recording([*job["perf"], "-t", str(pid)], data, Path(folder))
+            recording.control.send("enable")
+            counted = _counted(pair, job["packets"])
+            recording.stop()
+            task = Path(f"/proc/{pid}/comm").read_text().strip()
+            say(index=index, counted=counted, task=task, data=_packed(data))
+    say(kallsyms=_packed(Path("/proc/kallsyms")))
+
+
+def _packed(file: Path) -> str:
+    return base64.b64encode(zlib.compress(file.read_bytes(), 1)).decode()
 
 
 def kernel() -> dict[str, Any]:

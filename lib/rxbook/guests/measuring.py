@@ -3,17 +3,28 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import dataclasses
 import hashlib
+import json
+import os
+import queue
 import random
+import re
+import shutil
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from rxbook import RxbookError
 from rxbook.guests import debian, kernels, qemu
 from rxbook.guests.kernels import Kernel
+from rxbook.kernel import probes
 from rxbook.measure import common_row, window_row
 from rxbook.plan import Cell, Plan
 from rxbook.runs import Folder, boots_left
@@ -26,6 +37,12 @@ BOOTS = {"instructions": 2, "time": 5}
 
 PACKETS = 20_480
 """Counted in each window of instructions: batches, ticks and wake-ups of the thread are then below 0.1 %."""
+
+PERIOD = 10_007
+"""Instructions between two samples, off the round numbers; the kernel's clock allows no fewer than 10,000."""
+
+GUEST_MIB = 1024
+"""Of this machine's memory, QEMU's own part included."""
 
 BOOT_LIMIT_S, WINDOW_LIMIT_S = 240, 60
 """A guest that takes longer hangs: emulated on a busy machine, a boot took 50 s and a window 10 s."""
@@ -63,37 +80,92 @@ def measure(
         )
     boots = list(boots_left(folder.path, plan.boots or BOOTS[count], len(cells)))
     facts = {label: _facts(kernel) for label, kernel in found.items()}
-    about = {"count": count, "cpu": "host" if kvm else qemu.CPU, "packets": PACKETS,
+    about = {"count": count, "cpu": "host" if kvm else qemu.CPU, "packets": PACKETS, "period": PERIOD,
              "differing_options": kernels.differing_options(list(found.values())), "kernels": facts}  # fmt: skip
     per_boot = max(1, plan.blocks // (plan.boots or BOOTS[count])) if kvm else 1
     total, done, start = len(boots) * len(cells) * per_boot, 0, time.monotonic()
 
+    perf = None if kvm else _perf(folder)
+
     lock = Lock(folder.path.name)
     lock.acquire()
+    jobs = []
     for boot, label in _schedule(boots, list(found), folder.seed):
         own = [cell for cell in cells if cell.variant == label]
-        # where instructions are counted the order is the plan's: two boots are to be the same to the last digit
         windows = list(_windows(boot, own, per_boot, folder.seed if kvm else None))
-
-        def keep(
-            index: int, counted: dict[str, float | None], boot: int = boot, windows: Any = windows
-        ) -> None:
-            nonlocal done
-            block, order, cell = windows[index]
+        jobs.append(Job(boot, label, found[label], windows))
+    for job, told in _told(jobs, plan, count, perf):
+        place = folder.path / "profiles" / facts[job.label]["number"]
+        if isinstance(told, qemu.Boot):
+            _note(folder, job, told, facts[job.label])
+            folder.add_to_host({"guests": about})
+        elif "kallsyms" in told:
+            (place / "kallsyms").write_bytes(_unpacked(told["kallsyms"]))
+        elif "data" in told:
+            cell = job.windows[told["index"]][2]
+            _keep_recording(place, f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, told, perf)
+        else:
+            block, order, cell = job.windows[told["index"]]
+            counted = told["counted"]
             row = window_row(cell, counted, plan) if kvm else instruction_row(cell, counted)
-            folder.append({"block": block, "order": order, "boot": boot, **row})
+            folder.append({"block": block, "order": order, "boot": job.boot, **row})
             done += 1
             report(done, total, cell)
-
-        ended = _boot(found[label], windows, count, plan, keep)
-        _note(folder, label, boot, ended, facts[label])
-        folder.add_to_host({"guests": about})
     lock.release()
     if not done and total:
         raise RxbookError("no guest measured anything: " + "; ".join(
             f"{label}: {fact['trouble'][0]}" for label, fact in facts.items()))  # fmt: skip
     wall_s = time.monotonic() - start
     return {"wall_s": wall_s, "windows": done}
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One boot of one kernel; windows: (block, place in it, cell)."""
+
+    boot: int
+    label: str
+    kernel: Kernel
+    windows: list[tuple[int, int, Cell]]
+
+
+def _told(
+    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None
+) -> Iterator[tuple[Job, dict[str, Any] | qemu.Boot]]:
+    """Boot all, and give what each guest tells as it comes, at last how it ended.
+
+    Counts of instructions do not depend on what else runs, so there are as many boots at once as this machine has CPUs
+    and memory for; where time is counted, one.
+    """
+    told: queue.SimpleQueue[tuple[Job, dict[str, Any] | qemu.Boot | Exception]] = queue.SimpleQueue()
+    stop, stopping = os.pipe()
+
+    def work(job: Job) -> None:
+        try:
+            told.put((job, _boot(job, plan, count, perf, lambda message: told.put((job, message)), stop)))
+        except Exception as error:
+            told.put((job, error))
+
+    left = len(jobs)
+    with contextlib.ExitStack() as held:
+        held.callback(os.close, stop)
+        held.callback(os.close, stopping)
+        pool = held.enter_context(ThreadPoolExecutor(_at_once() if count == "instructions" else 1))
+        held.callback(pool.shutdown, cancel_futures=True)
+        held.callback(os.write, stopping, b"x")
+        for job in jobs:
+            pool.submit(work, job)
+        while left:
+            job, message = told.get()
+            if isinstance(message, Exception):
+                raise message
+            left -= isinstance(message, qemu.Boot)
+            yield job, message
+
+
+def _at_once() -> int:
+    available_kib = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1])
+    return max(1, min(len(os.sched_getaffinity(0)), available_kib // 1024 // GUEST_MIB))
 
 
 def _schedule(boots: list[int], labels: list[str], seed: int) -> Iterator[tuple[int, str]]:
@@ -118,23 +190,68 @@ def _windows(boot: int, cells: list[Cell], blocks: int, seed: int) -> Iterator[t
             yield block, order, cell
 
 
-def _boot(kernel: Kernel, windows: list[Any], count: str, plan: Plan, keep: Callable) -> qemu.Boot:
-    job = {
+def _perf(folder: Folder) -> list[str] | None:
+    """perf record's command in a guest, without the thread; None where there is to be no profile, or no perf.
+
+    Under KVM a guest is as good a place for perf as this machine, but none was at hand to try it.
+    """
+    if not folder.plan.profile:
+        return None
+    found = shutil.which("perf")
+    program = os.path.realpath(found) if found else ""
+    if not program or Path(program).read_bytes()[:4] != b"\x7fELF":
+        problem = f"no perf that a guest could run. {probes.PERF_PACKAGES}"
+        folder.log(f"no profile: {problem}")
+        print(f"no profile was recorded: {problem}", file=sys.stderr)
+        return None
+    return [
+        program,
+        "record",
+        "-q",
+        "-N",
+        "-e",
+        "cpu-clock",
+        "-c",
+        str(PERIOD),
+        *["-g"] * folder.plan.call_graph,
+    ]
+
+
+def _keep_recording(place: Path, name: str, cell: Cell, told: dict[str, Any], perf: list[str] | None) -> None:
+    """As `rxbook.profile.record` does on this machine; each kernel has a folder, as its symbols are its own."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{name}.data").write_bytes(_unpacked(told["data"]))
+    about = {"cell": cell.model_dump(), "argv": perf, "task": told["task"], "counted": told["counted"]}
+    (place / f"{name}.json").write_text(json.dumps(about) + "\n")
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
+def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Callable, stop: int) -> qemu.Boot:
+    told = {
         "count": count,
+        "perf": perf,
         "queue_size": plan.queue_size,
         "packets": PACKETS,
         "warmup_s": plan.warmup_s,
         "window_s": plan.window_s,
         "windows": [
-            cell.model_dump() | {"frame_spec": dataclasses.asdict(cell.frame_spec)} for _, _, cell in windows
+            cell.model_dump() | {"frame_spec": dataclasses.asdict(cell.frame_spec)}
+            for _, _, cell in job.windows
         ],
     }
-    limit_s = BOOT_LIMIT_S + len(windows) * WINDOW_LIMIT_S
-    return qemu.boot(kernel.image, job, kernel.modules(), kvm=count == "time", timeout_s=limit_s, report=keep)
+    limit_s = BOOT_LIMIT_S + len(job.windows) * WINDOW_LIMIT_S
+    kernel = job.kernel
+    return qemu.boot(
+        kernel.image, told, kernel.modules(), kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
+    )
 
 
-def _note(folder: Folder, label: str, boot: int, ended: qemu.Boot, facts: dict[str, Any]) -> None:
+def _note(folder: Folder, job: Job, ended: qemu.Boot, facts: dict[str, Any]) -> None:
     """Keep what a boot said; a crash is shown at once."""
+    boot, label = job.boot, job.label
     place = folder.path / "guests"
     place.mkdir(exist_ok=True)
     name = f"{facts['number']}-boot-{boot}.console.txt"

@@ -46,11 +46,10 @@ CRASHES = re.compile(
 class Boot:
     """What came of one boot. trouble: "" where the guest did all of its job, else why not.
 
-    hello_s: seconds until the guest's part ran, wall_s: until the end. counted: index in the job -> counters.
+    hello_s: seconds until the guest's part ran, wall_s: until the end.
     """
 
     hello: dict[str, Any] = field(default_factory=dict)
-    counted: dict[int, dict[str, float | None]] = field(default_factory=dict)
     console: str = ""
     trouble: str = ""
     hello_s: float = 0.0
@@ -64,19 +63,21 @@ def boot(
     *,
     kvm: bool,
     timeout_s: float,
-    report: Callable[[int, dict[str, float | None]], None] = lambda *_: None,
+    report: Callable[[dict[str, Any]], None] = lambda _: None,
+    stop: int | None = None,
 ) -> Boot:
     """Boot a kernel image with a job (see inside.py) and wait for its end.
 
-    `report` is called with each window as it comes: (index in the job, counters). A guest that crashes, hangs or
-    finds an error is told in `trouble`; only a QEMU that cannot start raises RxbookError.
+    `report` is called with what the guest found, as it comes. stop: a file descriptor at which there is something to
+    read when the boot is to end at once. A guest that crashes, hangs or finds an error is told
+    in `trouble`; only a QEMU that cannot start raises RxbookError.
     """
     if shutil.which(QEMU) is None:
         raise RxbookError(f"no {QEMU}. {QEMU_PACKAGES}")
     with contextlib.ExitStack() as held:
         archive = os.memfd_create("initramfs", 0)
         held.callback(os.close, archive)
-        for part in initramfs.archive(job, modules):
+        for part in initramfs.archive(job, modules, job["perf"][0] if job.get("perf") else None):
             _write(archive, part)
         console, console_in = os.pipe()
         results, results_in = os.pipe()
@@ -94,7 +95,7 @@ def boot(
                 os.close(end)
         held.callback(process.stderr.close)
         try:
-            return _follow(process, console, results, timeout_s, report)
+            return _follow(process, console, results, timeout_s, report, stop)
         finally:
             process.kill()
             process.wait()
@@ -120,16 +121,16 @@ def command_line(image: Path, archive: int, ends: tuple[int, int], count: str, k
 
 def _follow(
     process: subprocess.Popen, console: int, results: int, timeout_s: float,
-    report: Callable[[int, dict[str, float | None]], None],
+    report: Callable[[dict[str, Any]], None], stop: int | None,
 ) -> Boot:  # fmt: skip
     found, start = Boot(), time.monotonic()
     texts = {console: bytearray(), results: bytearray()}
     ended, open_ends = False, set(texts)
     while open_ends:
         left = start + timeout_s - time.monotonic()
-        ready = select.select(list(open_ends), [], [], max(0.0, left))[0]
-        if not ready:
-            found.trouble = f"no end within {timeout_s:g} s"
+        ready = select.select([*open_ends, *[stop] * (stop is not None)], [], [], max(0.0, left))[0]
+        if not ready or stop in ready:
+            found.trouble = "stopped" if ready else f"no end within {timeout_s:g} s"
             break
         for end in ready:
             part = os.read(end, 1 << 16)
@@ -148,16 +149,15 @@ def _follow(
 
 
 def _take(
-    message: dict[str, Any], found: Boot, now_s: float, report: Callable[[int, dict[str, float | None]], None]
+    message: dict[str, Any], found: Boot, now_s: float, report: Callable[[dict[str, Any]], None]
 ) -> bool:
-    """Keep what the guest said; True at its last word."""
+    """Keep what the guest said, or report it; True at its last word."""
     if "hello" in message:
         found.hello, found.hello_s = message["hello"], now_s
-    elif "counted" in message:
-        found.counted[message["index"]] = message["counted"]
-        report(message["index"], message["counted"])
     elif "error" in message:
         found.trouble = message["error"]
+    elif "end" not in message:
+        report(message)
     return "end" in message
 
 

@@ -76,16 +76,17 @@ class Control:
 
 
 class Recording:
-    """perf record of whole CPUs, off until `control` sends "enable". It ends with this process, however that ends.
+    """A perf record that is off until `control` sends "enable". It ends with this process, however that ends.
 
-    folder: takes perf's fifos and what it says. Raises RxbookError where perf is missing or refuses.
+    command: perf record, and what it samples. folder: takes perf's fifos and what it says. Raises RxbookError where
+    perf is missing or refuses.
     """
 
-    def __init__(self, cpus: str, data: Path, folder: Path):
+    def __init__(self, command: list[str], data: Path, folder: Path):
         for name in (CONTROL, ANSWERS):
             os.mkfifo(folder / name, 0o600)
         self._said = folder / "perf.err"
-        command = [*record_command(cpus), "-D", "-1", "-o", str(data)]
+        command = [*command, "-D", "-1", "-o", str(data)]
         command += ["--control", f"fifo:{folder / CONTROL},{folder / ANSWERS}"]
         parent = os.getpid()
 

@@ -117,7 +117,8 @@ def _table(run: Run, name: str) -> Table:
 def _recorded(run: Run) -> str:
     counts = sorted(len(found) for found in record.recorded(run.path / "profiles").values())
     span = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else f"{counts[0]}"
-    return f"Recordings of {run.plan.profile_s:g} s in windows of their own, {span} for each column."
+    length = f"{run.host['guests']['packets']} frames" if run.exact else f"{run.plan.profile_s:g} s"
+    return f"Recordings of {length} in windows of their own, {span} for each column."
 
 
 def _short(tables: Sequence[Table], top: int, recorded: str) -> Table:

@@ -23,6 +23,7 @@ AXES = {
     "share_percent": ("share of samples in %", 2),
     "ns_per_packet": ("ns per packet", 1),
     "cycles_per_packet": ("cycles per packet", 1),
+    "instructions_per_packet": ("instructions per packet", 1),
 }
 
 
@@ -61,10 +62,8 @@ def function_bars(table: Table, *, most: int = 16) -> Figure:
 
 def _measure(frame: pd.DataFrame) -> str:
     """What the bars show: the cost where any row has one."""
-    costs = [
-        name for name in ("ns_per_packet", "cycles_per_packet") if name in frame and frame[name].notna().any()
-    ]
-    return costs[0] if costs else "share_percent"
+    costs = [name for name in AXES if name in frame and frame[name].notna().any()]
+    return costs[-1] if costs else "share_percent"
 
 
 def _empty(table: Table, height_in: float) -> tuple[Figure, Axes]:

@@ -154,8 +154,10 @@ def cut(name: str) -> str:
     return f"{name[:head]}...{name[len(name) - len(mark) - kept + head :]}"
 
 
-def what(events: Mapping[str, Sequence[str | None]]) -> str:
+def what(events: Mapping[str, Sequence[str | None]], unit: str) -> str:
     """What the shares are of."""
+    if unit == "instructions":
+        return unit
     names = {base_name(event) for found in events.values() for event in found if event}
     if names and names <= set(CLOCKS):
         return "time"
@@ -180,7 +182,9 @@ def notes(
         label = f"{name}, " if heads[name] and heads[name] != name else ""
         yield f"{said[name]}{label}{_recordings(profiles, events[name], totals[name])}"
     named = {base_name(event) for found in events.values() for event in found if event}
-    if named & set(CLOCKS):
+    if layout.unit == "instructions":
+        yield "The guest's clock is the number of instructions, and samples come at even distances of it."
+    elif named & set(CLOCKS):
         yield f"{', '.join(sorted(named & set(CLOCKS)))} samples time, not cycles."
     if len(named) > 1:
         yield f"The columns hold different events: {', '.join(sorted(named))}."

@@ -33,13 +33,14 @@ MEMBERS = 5
 class Column:
     """One condition: its recordings, and what a packet costs the receiver under it.
 
-    profiles: one, or the repeats of the same condition. cost: the receiver's CPU time per packet in `unit`, as
-    `statistics.cell_interval(windows, "ns_per_packet")` gives it.
+    profiles: one, or the repeats of the same condition. cost: what the receiver spends per packet in `unit`, as
+    `statistics.cell_interval(windows, "ns_per_packet")` gives it. Where that is instructions, the clock of the samples
+    counts these, too.
     """
 
     profiles: Sequence[Profile]
     cost: Interval | None = None
-    unit: Literal["ns", "cycles"] = "ns"
+    unit: Literal["ns", "cycles", "instructions"] = "ns"
 
 
 def function_table(
@@ -66,7 +67,7 @@ def function_table(
     that it was inlined into (`within`, where known).
 
     The frame has one row for each line and column: shares in percent, differences from the first column in points,
-    limits of the 95 % intervals as _low and _high, costs in ns or cycles per packet; NaN where not known.
+    limits of the 95 % intervals as _low and _high, costs per packet in the columns' unit; NaN where not known.
 
     Raises RxbookError where there is no column, a profile has not the event or does not tell `by`, costs have
     different units, or no function matches `only`.
@@ -95,7 +96,7 @@ def function_table(
     frame = pd.DataFrame(
         [r for _, lines in sections for line in lines for r in _records(line, columns, events, unit)]
     )
-    title = f"functions by share of {function_words.what(events)}"
+    title = f"functions by share of {function_words.what(events, unit)}"
     return Table(title, layout.columns, shown, tuple(said), frame, source)
 
 
@@ -104,7 +105,9 @@ def _unit(columns: Mapping[str, Column]) -> str:
         raise RxbookError("a table of functions needs at least one column, and each a profile")
     units = sorted({column.unit for column in columns.values() if column.cost})
     if len(units) > 1:
-        raise RxbookError("costs are in ns in one column and in cycles in another; give all in one unit")
+        raise RxbookError(
+            f"costs are in {units[0]} in one column and in {units[1]} in another; give all in one unit"
+        )
     return units[0] if units else "ns"
 
 
@@ -119,7 +122,8 @@ def _reading(sections: Sequence[tuple[str, Sequence[Row]]], rows: Rows, layout: 
     if len(layout.labels) > 1:
         yield f"diff: in points of share{f', in {layout.unit}' * ('cost' in layout.measures)}; ~: no difference shown."
     if "cost" in layout.measures:
-        yield f"{layout.unit} per packet: share of the receiver's busy time, times its cost per packet."
+        of = "instructions" if layout.unit == "instructions" else "busy time"
+        yield f"{layout.unit} per packet: share of the receiver's {of}, times its cost per packet."
         yield from _idle(rows)
     if "children" in layout.measures and all(np.isnan(found.children_shares).all() for found in rows.tallies):
         yield "No call chains: shares with children are not known."

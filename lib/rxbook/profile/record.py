@@ -104,13 +104,16 @@ def _record(
 
 def recordings(folder: Path) -> int:
     """How many recordings a run's folder `profiles` has so far."""
-    return sum(1 for _ in folder.glob("cell-*.json"))
+    return sum(1 for _ in folder.rglob("cell-*.json"))
 
 
 def recorded(folder: Path) -> dict[Cell, list[Recording]]:
-    """The recordings of each cell in a run's folder `profiles`, in the order of the plan's cells."""
+    """The recordings of each cell in a run's folder `profiles`, in the order of the plan's cells.
+
+    Those of guests lie in a folder for each kernel, beside its symbols.
+    """
     found: dict[Cell, list[Recording]] = {}
-    for about in sorted(folder.glob("cell-*.json")):
+    for about in sorted(folder.rglob("cell-*.json"), key=lambda path: path.name):
         noted = json.loads(about.read_text())
         cell = Cell(**noted["cell"])
         data = next((path for end in (".data", ".csv") if (path := about.with_suffix(end)).exists()), None)
