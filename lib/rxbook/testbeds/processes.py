@@ -26,16 +26,11 @@ __all__ = ["Role", "serve"]
 class Role:
     """Our end of one role process. `call` asks it one thing and waits for the answer."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, start: Callable[[str, Any], Any] | None = None):
+        """`start`, called with the name and a file for its errors, returns the process; default: an interpreter."""
         self.name = name
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rxbook.testbeds.roles", name, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is for the run, which then tells us
-        )
+        self._process = (start or _interpreter)(name, self._errors)
         self.pid = self._process.pid
         self._asked = 0
         self._read = bytearray()
@@ -99,6 +94,16 @@ class Role:
             self._process.stdin.close()
         self._process.stdout.close()
         self._errors.close()
+
+
+def _interpreter(name: str, errors: Any) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rxbook.testbeds.roles", name, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,  # Ctrl-C is for the run, which then tells us
+    )
 
 
 def serve(commands: dict[str, Callable[..., Any]]) -> None:

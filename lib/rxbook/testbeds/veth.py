@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import secrets
-from typing import Any
-
 from rxbook import RxbookError
 from rxbook.kernel import facts
 from rxbook.plan import Cell
 from rxbook.testbeds import leftovers
 from rxbook.testbeds.lock import Lock
-from rxbook.testbeds.processes import Role
+from rxbook.testbeds.pair import Pair
 
 __all__ = ["Veth"]
 
 
-class Veth:
+class Veth(Pair):
     """The testbed, as a context manager: made on entry, gone on exit, however that comes.
 
     The namespaces belong to two processes and have no names, so nothing outlives these. Names of the
@@ -37,18 +32,16 @@ class Veth:
         for name, cpu in (("sender_cpu", sender_cpu), ("receiver_cpu", receiver_cpu)):
             if cpu not in usable:
                 raise RxbookError(f"{name}={cpu}: this process may use CPUs {', '.join(map(str, usable))}")
-        self._cpus = sender_cpu, receiver_cpu
-        self._queue_size = queue_size
+        super().__init__(sender_cpu, receiver_cpu, queue_size)
         self._lock = Lock(holder)
-        self._loaded: dict[str, Any] | None = None
         self.offloads_before: dict[str, str] = {}
         self.offloads_after: dict[str, str] = {}
 
     def __enter__(self) -> Veth:
         self._lock.acquire()
-        self._roles: list[Role] = []
         try:
-            self._set_up()
+            leftovers.remove()
+            self.offloads_before = self.connect()
         except BaseException:
             self.close()
             raise
@@ -62,56 +55,6 @@ class Veth:
         finally:
             self.close()
 
-    def _set_up(self) -> None:
-        leftovers.remove()
-        for name in ("sender", "receiver"):
-            self._roles.append(Role(name))
-        self.sender, self.receiver = self._roles
-        for role in self._roles:
-            role.ask("enter")
-        for role in self._roles:
-            role.answer("enter")
-        token = secrets.token_hex(3)
-        ours, theirs = f"rxb{token}s", f"rxb{token}r"
-        self.sender.call("connect", name=ours, peer=theirs, peer_pid=self.receiver.pid, cpu=self._cpus[0])
-        self.offloads_before = self.receiver.call("connect", name=theirs, cpu=self._cpus[1])
-        self.devices = {"sender": ours, "receiver": theirs}
-
-    def measure(self, cell: Cell, warmup_s: float, window_s: float) -> dict[str, float | None]:
-        """Send a cell's frames for one window; returns the changes of the receiver's counters in it."""
-        self.prepare(cell)
-        self.sender.call("start")
-        try:
-            return self.count(warmup_s, window_s)
-        finally:
-            self.sender.call("stop")
-
-    def count(self, warmup_s: float, window_s: float) -> dict[str, float | None]:
-        """The changes of the receiver's counters in one window of the traffic that runs."""
-        return self.receiver.call("window", 30 + warmup_s + window_s, warmup_s=warmup_s, window_s=window_s)
-
-    def prepare(self, cell: Cell) -> int:
-        """Make sender and receiver ready for a cell, without traffic; returns the pid of the thread that receives."""
-        self.load(cell)
-        return self.receiver.call(
-            "configure",
-            receiver=cell.receiver,
-            queue_size=self._queue_size,
-            offloads={
-                "gro": cell.gro,
-                "rx_udp_gro_forwarding": cell.rx_udp_gro_forwarding,
-                "rx_gro_list": cell.rx_gro_list,
-            },
-            drop_tcp=cell.drop_tcp and cell.protocol == "tcp",
-        )
-
-    def load(self, cell: Cell) -> None:
-        """Give the sender a cell's frames."""
-        spec = dataclasses.asdict(cell.frame_spec)
-        if spec != self._loaded:
-            self.sender.call("load", spec=spec)
-            self._loaded = spec
-
     def capture(self, cell: Cell, count: int) -> list[bytes]:
         """The first `count` frames of a cell as they reach the receiver's device, before any skb or GRO."""
         self.load(cell)
@@ -120,8 +63,8 @@ class Veth:
         return [bytes.fromhex(packet) for packet in self.receiver.call("captured")]
 
     def close(self) -> None:
-        """End both processes, and with them their namespaces and devices."""
-        with contextlib.ExitStack() as each:
-            each.callback(self._lock.release)
-            for role in self._roles:
-                each.callback(role.close)
+        """End both processes, and with them their namespaces and devices; another run may begin."""
+        try:
+            super().close()
+        finally:
+            self._lock.release()
