@@ -82,7 +82,7 @@ def through_stack(sender, device) -> dict[str, int]:
         let_in, before = tcp_segments(), device.packets()
         sender.send(COUNT)
         wait_for(lambda before=before: device.packets() - before >= COUNT)
-        wait_for(lambda let_in=let_in: ifindex == device.ifindex or tcp_segments() - let_in >= COUNT)
+        wait_for(lambda at=let_in, own=ifindex == device.ifindex: own or tcp_segments() - at >= COUNT)
         found[f"let in {name}"] = tcp_segments() - let_in
         for link in links:
             os.close(link)
