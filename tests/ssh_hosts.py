@@ -136,12 +136,15 @@ def two_hosts(folder: Path) -> Iterator[TwoHosts]:
             for at, name in enumerate((near, far)):
                 if addresses:
                     run("ip", "-n", name, "addr", "add", addresses[at], "dev", f"{kind}{at}")
-                run("ip", "-n", name, "link", "set", f"{kind}{at}", "up")
+                run("ip", "-n", name, "link", "set", f"{kind}{at}", "addrgenmode", "none", "up")
         Path("/run/sshd").mkdir(exist_ok=True)
         for name, namespace, listen in (("near", near, "127.0.0.1"), ("far", far, "10.87.0.2")):
             stack.enter_context(sshd(folder, name, namespace, listen))
         wait_for_ssh(folder)
-        yield TwoHosts(folder, near, far, file)
+        hosts = TwoHosts(folder, near, far, file)
+        while "NO-CARRIER" in json.dumps(hosts.state()):  # the kernel notices in its own time
+            time.sleep(0.05)
+        yield hosts
 
 
 @contextlib.contextmanager

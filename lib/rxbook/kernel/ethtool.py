@@ -49,7 +49,11 @@ def _ask(option: str, name: str) -> dict[str, int | str] | None:
         return None
     try:
         done = subprocess.run(
-            [tool, option, name], capture_output=True, text=True, timeout=10, env={"LC_ALL": "C", "PATH": path}
+            [tool, option, name],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env={"LC_ALL": "C", "PATH": path},
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -6,12 +6,14 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError
 from pyroute2.ethtool.ethtool import Ethtool
+from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink import NLM_F_REQUEST, genlmsg
 from pyroute2.netlink.generic import GenericNetlinkSocket
 
@@ -23,6 +25,7 @@ __all__ = ["Settings", "add_address", "irqs", "mac", "obstacles", "set_irq_affin
 NET, IRQ = Path("/sys/class/net"), Path("/proc/irq")
 OLDEST_LINUX = (5, 18)
 FULL_MTU = 1500
+RESTORE_S = 5.0
 NETDEV_CMD_DEV_GET, NETDEV_XDP_ACT_BASIC = 1, 1  # linux/netdev.h
 IFA_F_NODAD = 0x02
 
@@ -156,7 +159,8 @@ class Settings:
     def _read_addresses(self) -> tuple[set[tuple[str, int]], set[str]]:
         with IPRoute() as ip:
             addresses = {
-                (each.get_attr("IFA_ADDRESS"), each["prefixlen"]) for each in ip.addr("dump", index=self._index)
+                (each.get_attr("IFA_ADDRESS"), each["prefixlen"])
+                for each in ip.addr("dump", index=self._index)
             }
             neighbours = {
                 each.get_attr("NDA_DST")
@@ -183,20 +187,21 @@ class Settings:
             try:
                 step()
             except Exception as error:  # the other steps still count
-                failed.append(f"{what} of {self.name} are not as before: {error}")
+                failed.append(f"{what} of {self.name} are not as before: {type(error).__name__} {error}")
         return failed
 
     def _restore_features(self) -> None:
-        ethtool = Ethtool()
-        now = ethtool.get_features(self.name)
-        changed = [name for name, on in self._features.items() if now.features[name].enable != on]
-        for name in changed:
-            now.features[name].enable = self._features[name]
-        if changed:
-            ethtool.set_features(self.name, now)
-        left = [name for name, on in self._read_features().items() if on != self._features[name]]
-        if left:
-            raise RxbookError(", ".join(left))
+        """Some are held back while a BPF program is on the device or on its peer; both go in the background."""
+        ethtool, deadline = Ethtool(), time.monotonic() + RESTORE_S
+        while changed := [name for name, on in self._read_features().items() if on != self._features[name]]:
+            if time.monotonic() > deadline:
+                raise RxbookError(", ".join(changed))
+            wanted = ethtool.get_features(self.name)
+            for name in changed:
+                wanted.features[name].enable = self._features[name]
+            with contextlib.suppress(EthtoolError):  # it does what it can, and complains of the rest
+                ethtool.set_features(self.name, wanted)
+            time.sleep(0.02)
 
     def _remove(self, addresses: list[str], neighbours: list[str]) -> None:
         now, known = self._read_addresses()

@@ -107,14 +107,18 @@ class Hosts(Pair):
                 self.sender.call("stop")
                 self.offloads_after = self.receiver.call("restore")
                 for name, role in (("sender", self.sender), ("receiver", self.receiver)):
-                    self.host[name]["interface"]["counters"] = _changes(self._counters[name], role.call("counters"))
+                    self.host[name]["interface"]["counters"] = _changes(
+                        self._counters[name], role.call("counters")
+                    )
         finally:
             self.close()
 
     def connect(self) -> dict[str, str]:
         """Begin on both hosts. Returns the offloads of the receiver's device."""
         for name, place in self._places.items():
-            self._roles.append(Role(f"{name} on {place.host}", lambda _, errors, name=name: self._start_at(name, errors)))
+            self._roles.append(
+                Role(f"{name} on {place.host}", lambda _, errors, name=name: self._start_at(name, errors))
+            )
         self.sender, self.receiver = self._roles
         about = {name: self._about(name, role) for name, role in zip(self._places, self._roles, strict=True)}
         threading.Thread(target=self._beat, daemon=True).start()

@@ -109,7 +109,11 @@ def release(host: str, ssh_config: str) -> str:
     """The kernel's release on a host. Raises RxbookError where it cannot be asked."""
     try:
         done = subprocess.run(
-            _command(host, ssh_config, "uname -r"), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+            _command(host, ssh_config, "uname -r"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RxbookError(f"{host}: {error}; see that `ssh {host} true` works") from None
