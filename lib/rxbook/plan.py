@@ -214,6 +214,10 @@ class Plan(BaseModel):
         None,
         description="label of the kernel under test; default: its release; papermill's -r keeps 6.10 a text",
     )
+    hosts: str = Field(
+        "",
+        description="YAML file of one or two other machines, measured by SSH; it says their CPUs (docs/two-machines.md)",
+    )
     sender_cpu: Whole = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
     receiver_cpu: Whole = Field(1, ge=0, description="CPU whose rate is measured")
     queue_size: Whole = Field(2048, ge=64, le=16384, description="frames that the cpumap queue holds")

@@ -16,7 +16,8 @@ ASKED = {"rings": "-g", "coalescing": "-c", "channels": "-l"}
 def describe(name: str) -> dict[str, object]:
     """The device as it is set now; None for what neither the kernel nor an installed ethtool tells.
 
-    speed_mbps, mtu_bytes and rx_queues are numbers, rings, coalescing and channels are what ethtool calls current settings. Holds no address and no name of the device.
+    speed_mbps, mtu_bytes and rx_queues are numbers; rings, coalescing and channels are what ethtool calls current
+    settings. Holds no address and no name of the device.
     """
     about = _ask("-i", name) or {}
     return {

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError
 from pyroute2.ethtool.ethtool import Ethtool

@@ -44,7 +44,7 @@ def enter_private_namespace() -> None:
 
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
-    """A private namespace for this thread, for a while; it lasts as long as the process, with all that is made there."""
+    """A private namespace for this thread, for a while; what is made there lasts as long as the process."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     _libc("unshare", CLONE_NEWNET)
     os.open("/proc/thread-self/ns/net", os.O_RDONLY)  # never closed: it keeps the namespace

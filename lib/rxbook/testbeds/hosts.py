@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import subprocess
 import sys
@@ -116,9 +117,8 @@ class Hosts(Pair):
     def connect(self) -> dict[str, str]:
         """Begin on both hosts. Returns the offloads of the receiver's device."""
         for name, place in self._places.items():
-            self._roles.append(
-                Role(f"{name} on {place.host}", lambda _, errors, name=name: self._start_at(name, errors))
-            )
+            start = functools.partial(self._start_at, name)
+            self._roles.append(Role(f"{name} on {place.host}", start))
         self.sender, self.receiver = self._roles
         about = {name: self._about(name, role) for name, role in zip(self._places, self._roles, strict=True)}
         threading.Thread(target=self._beat, daemon=True).start()
@@ -135,7 +135,7 @@ class Hosts(Pair):
         self.sender.call("connect", name=sender.interface, cpu=sender.cpu)
         return before
 
-    def _start_at(self, name: str, errors: Any) -> subprocess.Popen:
+    def _start_at(self, name: str, _: str, errors: Any) -> subprocess.Popen:
         place = self._places[name]
         asked = {
             "role": name,
