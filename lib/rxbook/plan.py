@@ -216,7 +216,7 @@ class Plan(BaseModel):
     )
     hosts: str = Field(
         "",
-        description="YAML file of one or two other machines, measured by SSH; it says their CPUs (docs/two-machines.md)",
+        description="YAML file of one or two other machines to measure by SSH, and their CPUs (docs/two-machines.md)",
     )
     sender_cpu: Whole = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
     receiver_cpu: Whole = Field(1, ge=0, description="CPU whose rate is measured")

@@ -72,7 +72,8 @@ PUBLISHED: dict[str, set[str] | None] = {
 def host() -> dict[str, Any]:
     """This machine, now, as host.json has it: keys of PUBLISHED; None where a fact cannot be had.
 
-    A run adds its offloads; one on other hosts `sender` and `receiver`, the records of both, with `interface`. Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
+    A run adds its offloads; one on other hosts `sender` and `receiver`, the records of both, with `interface`.
+    Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
     """
     return {
         "date_utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -23,7 +23,10 @@ from rxbook.testbeds.processes import Role, RoleEnded
 __all__ = ["Hosts", "HostsFile", "Place", "read", "release"]
 
 BEAT_S = 5.0
-"""How often each host hears that this end is there; see remote.SILENCE_S."""
+"""How often each host hears that this end is there."""
+
+SILENCE_S = 20.0
+"""A host that hears nothing for so long takes the connection for lost."""
 
 START_S, LEAVE_S = 90.0, 15.0
 """How long a host may take to begin, and to put everything back."""
@@ -140,6 +143,7 @@ class Hosts(Pair):
         asked = {
             "role": name,
             "holder": self._holder,
+            "silence_s": SILENCE_S,
             "force_default_route": self._file.force_default_route,
             **place.model_dump(include={"interface", "cpu", "irq_cpus"}),
         }

@@ -30,10 +30,7 @@ from rxbook.testbeds import roles
 from rxbook.testbeds.lock import Lock
 from rxbook.testbeds.processes import TROUBLE, serve
 
-__all__ = ["SILENCE_S", "main"]
-
-SILENCE_S = 20.0
-"""The other end says something much more often; after so long without a word the connection counts as lost."""
+__all__ = ["main"]
 
 ADDRESSES = {
     f"{frames.RECEIVER_IP4}/24": str(frames.SENDER_IP4),
@@ -83,8 +80,8 @@ class Receiver(roles.Receiver):
 def main(config: str, connection: str) -> None:
     """Be the guard of one role.
 
-    config: JSON of a role ("sender" or "receiver"), its interface, cpu, irq_cpus, force_default_route, and the holder
-    of the lock. connection: $SSH_CONNECTION.
+    config: JSON of a role ("sender" or "receiver"), its interface, cpu, irq_cpus, force_default_route, the holder of
+    the lock, and silence_s, after which the connection counts as lost. connection: $SSH_CONNECTION.
     """
     asked = json.loads(config)
     lock = Lock(asked["holder"])
@@ -102,7 +99,7 @@ def main(config: str, connection: str) -> None:
     _say([0, None, facts])
     child = os.fork()
     if child == 0:
-        _be(asked["role"], name)
+        _be(asked["role"], name, asked["silence_s"])
     _guard(child)
     addresses = ADDRESSES if asked["role"] == "receiver" else {}
     for failed in settings.restore(list(addresses), list(addresses.values())):
@@ -148,24 +145,24 @@ def _guard(child: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _be(role: str, device: str) -> None:
+def _be(role: str, device: str, silence_s: float) -> None:
     """In the child: answer requests until the connection ends."""
     try:
         lifetime.die_with_parent(os.getppid())
         mine = {"sender": Sender, "receiver": Receiver}[role]()
         requests = {key: getattr(mine, key) for key in dir(mine) if not key.startswith("_")}
-        serve({"counters": lambda: ethtool.counters(device), **requests}, _requests())
+        serve({"counters": lambda: ethtool.counters(device), **requests}, _requests(silence_s))
     finally:
         os._exit(1)
 
 
-def _requests() -> Iterator[str]:
+def _requests(silence_s: float) -> Iterator[str]:
     """Lines of standard input. A thread reads them, so that the end of the connection ends any work that goes on."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         rest = b""
-        while select.select([0], [], [], SILENCE_S)[0] and (part := os.read(0, 1 << 16)):
+        while select.select([0], [], [], silence_s)[0] and (part := os.read(0, 1 << 16)):
             *whole, rest = (rest + part).split(b"\n")
             for line in filter(None, whole):  # an empty line only says that the other end is there
                 lines.put(line)
