@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from live import cell, wait_for_lock
 from rxbook import RxbookError, provenance, runs, workbook
 from rxbook.kernel import ethtool, interface
 from rxbook.testbeds import hosts as testbed
+from rxbook.testbeds import ssh
 from rxbook.testbeds.hosts import Hosts
 from ssh_hosts import MISSING, TwoHosts, two_hosts
 
@@ -96,10 +98,9 @@ def test_a_run_over_ssh_is_of_the_receiver_and_leaves_both_hosts_as_they_were(ho
 
 
 @pytest.mark.needs_root
-@pytest.mark.parametrize("receiver", ["cpumap", "stack"])
-def test_tcp_is_dropped_on_the_measured_device_and_ssh_lives(hosts, receiver):
+def test_tcp_is_dropped_on_the_measured_device_and_ssh_lives(hosts):
     with opened(hosts.file) as bed:
-        asked = cell(receiver=receiver, protocol="tcp", frame_sizes=1000, flows=4, burst=16)
+        asked = cell(receiver="stack", protocol="tcp", frame_sizes=1000, flows=4, burst=16)
         counted = bed.measure(asked, 0.02, 0.1)
         assert counted["frames"] > 1000 and counted["frames"] / counted["skbs"] > 4
         resets = hosts.inside(hosts.far, "nstat", "-asz", "TcpOutRsts").split()
@@ -121,7 +122,7 @@ def test_a_lost_connection_keeps_windows_and_the_host_puts_everything_back(
     def measured(self, *arguments):
         if len(windows) == 3:
             assert hosts.state() != before
-            pid = getattr(self, lost).pid
+            pid = self.receiver.pid
             threading.Timer(0.02, os.kill, (pid, signal.SIGKILL)).start()
             return real(self, arguments[0], 0.0, 3.0)
         windows.append(real(self, *arguments))
@@ -135,14 +136,13 @@ def test_a_lost_connection_keeps_windows_and_the_host_puts_everything_back(
         "blocks": 5,
         "window_s": 0.05,
     }
-    with pytest.raises(RxbookError, match=rf"the {lost} on (near|far) ended \(status -9\)"):
+    with pytest.raises(RxbookError, match=r"the receiver on far ended \(status -9\)"):
         wait_for_lock(lambda: workbook.run("gro_on_off", asked))
     assert soon(before, hosts.state) == before
     run = runs.load(tmp_path / "run")
     assert (run.status, len(run.samples)) == ("interrupted", 3)
-    if lost == "receiver":
-        monkeypatch.undo()
-        assert len(wait_for_lock(lambda: workbook.run("gro_on_off", asked)).samples) >= 12
+    monkeypatch.undo()
+    assert len(wait_for_lock(lambda: workbook.run("gro_on_off", asked)).samples) == 3 + 8
 
 
 @pytest.mark.needs_root
@@ -164,18 +164,39 @@ def test_a_host_that_hears_nothing_puts_everything_back(hosts, monkeypatch):
 def test_what_speaks_against_a_device_is_said_before_anything_is_changed(hosts):
     before = hosts.state()
     hosts.inside(hosts.far, "ip", "route", "add", "default", "dev", "data1")
-    try:
-        assert "receiver on far: a default route leaves by data1" in refusal(hosts.file)
-        with opened(hosts.write(force_default_route=True)) as bed:
-            assert bed.measure(cell(), 0.0, 0.02)["frames"] > 0
-    finally:
-        hosts.inside(hosts.far, "ip", "route", "del", "default")
-    assert "this SSH connection comes over ssh1" in refusal(hosts.write(receiver={"interface": "ssh1"}))
-    assert "no interface eth7" in refusal(hosts.write(sender={"interface": "eth7"}))
-    assert "the driver of lo has no native XDP" in refusal(hosts.write(receiver={"interface": "lo"}))
-    assert "no CPU 4095" in refusal(hosts.write(receiver={"cpu": 4095}))
-    assert "data1 has no interrupts of its own" in refusal(hosts.write(receiver={"irq_cpus": [0]}))
+    said = refusal(hosts.file)
+    assert "receiver on far: a default route leaves by data1" in said
+    assert "data1, which has no IPv4 address" in said
+    hosts.inside(hosts.far, "ip", "addr", "add", "10.88.0.1/24", "dev", "data1")
+    with opened(hosts.write(force_default_route=True)) as bed:
+        assert bed.measure(cell(), 0.0, 0.02)["frames"] > 0
+    assert hosts.inside(hosts.far, "ip", "route", "show", "default").startswith("default dev data1")
+    hosts.inside(hosts.far, "ip", "addr", "del", "10.88.0.1/24", "dev", "data1")
     assert hosts.state() == before
+
+
+OBSTACLES = {
+    "ssh1": "this SSH connection comes over ssh1",
+    "eth7": "no interface eth7, only lo, data1, ssh1",
+    "lo": "the driver of lo has no native XDP",
+    "data1 4095": "no CPU 4095",
+    "data1 1 0": "data1 has no interrupts of its own",
+}
+LOOK = """
+import sys
+from rxbook.kernel.interface import obstacles, ssh_address
+for name, *cpus in map(str.split, sys.argv[1:]):
+    cpu, *irq_cpus = map(int, cpus or ["0"])
+    print("; ".join(obstacles(name, cpu, irq_cpus, False, ssh_address("10.87.0.1 5 10.87.0.2 22"))))
+"""
+
+
+@pytest.mark.needs_root
+def test_each_obstacle_is_named(hosts):
+    said = hosts.inside(hosts.far, sys.executable, "-c", LOOK, "data1", *OBSTACLES).splitlines()
+    assert said[0] == ""
+    for (asked, words), line in zip(OBSTACLES.items(), said[1:], strict=True):
+        assert words in line, asked
 
 
 @pytest.mark.needs_root
@@ -189,7 +210,21 @@ def test_what_ssh_refuses_is_said_with_its_remedy(hosts):
         known.write_text(text)
     assert "receiver on far: " in said and "verification failed" in said and "compare the key" in said
     assert "install Python 3.11" in refusal(hosts.write(receiver={"python": "python9"}))
-    assert "see its name in the file" in refusal(hosts.write(sender={"host": "no-such-host.invalid"}))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Warning: x\r\nroot@a: Permission denied (publickey).\r\n", "no passwords are asked for"),
+        ("sudo: a password is required", "log in as root, or let this user run sudo"),
+        ("ssh: Could not resolve hostname a: Name or service not known", "see its name in the file"),
+        ("ssh: connect to host a port 22: Connection refused", "`ssh a true` works"),
+        ("Python 3.9.2 is too old: 3.11 or newer is needed", "python: python3.12"),
+    ],
+)
+def test_what_ssh_and_sudo_say_is_followed_by_a_remedy(said, words):
+    explained = ssh.explained(said, "a")
+    assert words in explained and "\n" not in explained
 
 
 @pytest.mark.parametrize(
@@ -241,8 +276,6 @@ def test_interrupts_go_to_the_cpus_and_come_back(tmp_path, monkeypatch):
 
 
 def test_the_archive_needs_no_package_that_a_host_may_not_have(tmp_path):
-    from rxbook.testbeds import ssh
-
     (tmp_path / "carried.zip").write_bytes(ssh.archive())
     code = f"import sys; sys.path.insert(0, {str(tmp_path / 'carried.zip')!r}); import rxbook.testbeds.remote"
     code += "; print(sorted({'numpy', 'pandas', 'pydantic', 'yaml', 'zstandard'} & set(sys.modules)))"

@@ -43,16 +43,19 @@ def obstacles(
     with IPRoute() as ip:
         (link,) = ip.link("get", index=socket.if_nametoindex(name))
         addresses = [each.get_attr("IFA_ADDRESS") for each in ip.addr("dump", index=link["index"])]
-        over_it = _has_default_route(ip, link["index"])
+        routes = set(_routes(ip, link["index"]))
     above = [path.name.removeprefix("upper_") for path in (NET / name).glob("upper_*")]
     if not force_default_route:
         forced = "take another, or say force_default_route: true and risk losing the host"
-        if over_it:
+        if any(default for _, default in routes):
             yield f"a default route leaves by {name}: {forced}"
         if ssh_address in addresses:
             yield f"this SSH connection comes over {name}: {forced}"
         if above:
             yield f"{name} belongs to {', '.join(above)}: {forced}"
+    if any(family == socket.AF_INET for family, _ in routes) and not any("." in each for each in addresses):
+        # the kernel takes such routes away together with the last address, which would be ours
+        yield f"IPv4 routes leave by {name}, which has no IPv4 address: give it one, or take the routes away"
     if link.get_attr("IFLA_OPERSTATE") not in ("UP", "UNKNOWN") or not link["flags"] & 1:
         yield f"{name} is not up: ip link set {name} up, check the cable and the other end"
     if link.get_attr("IFLA_MTU") < FULL_MTU:
@@ -79,16 +82,14 @@ def _machine_obstacles(cpus: list[int]) -> Iterator[str]:
         yield f"no CPU {', '.join(missing)}: online are {', '.join(map(str, online))}"
 
 
-def _has_default_route(ip: IPRoute, index: int) -> bool:
-    """In any table, also as one of several ways."""
-    ways = [
-        way
-        for family in (socket.AF_INET, socket.AF_INET6)
-        for route in ip.route("dump", family=family)
-        if route["dst_len"] == 0 and route.get_attr("RTA_DST") is None
-        for way in [route.get_attr("RTA_OIF"), *(hop["oif"] for hop in route.get_attr("RTA_MULTIPATH") or [])]
-    ]
-    return index in ways
+def _routes(ip: IPRoute, index: int) -> Iterator[tuple[int, bool]]:
+    """(address family, whether it is a default route) of the routes over a device, in any table."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for route in ip.route("dump", family=family):
+            ways = [route.get_attr("RTA_OIF")]
+            ways += [hop["oif"] for hop in route.get_attr("RTA_MULTIPATH") or []]
+            if index in ways:
+                yield family, route["dst_len"] == 0
 
 
 class _DeviceGet(genlmsg):

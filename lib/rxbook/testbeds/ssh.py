@@ -7,12 +7,14 @@ is left. Never asks for a password: what ssh and sudo cannot do without a questi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
 import re
 import shlex
 import subprocess
+import threading
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -91,12 +93,15 @@ def start(host: str, ssh_config: str, python: str, asked: dict[str, Any], errors
         stderr=errors,
         start_new_session=True,  # Ctrl-C is for the run, which then tells the other end
     )
-    try:
-        process.stdin.write(archive())
-        process.stdin.flush()
-    except BrokenPipeError:  # its reason follows in `errors`
-        pass
+    threading.Thread(target=_send, args=(process, archive()), daemon=True).start()
     return process
+
+
+def _send(process: subprocess.Popen, carried: bytes) -> None:
+    """In a thread, so that both hosts begin at once; nobody asks anything before the answer to this has come."""
+    with contextlib.suppress(OSError, ValueError):  # it ended, or was closed: its reason follows
+        process.stdin.write(carried)
+        process.stdin.flush()
 
 
 def _command(host: str, ssh_config: str, command: str) -> list[str]:
