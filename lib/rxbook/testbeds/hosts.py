@@ -32,6 +32,10 @@ START_S, LEAVE_S = 90.0, 15.0
 """How long a host may take to begin, and to put everything back."""
 
 
+OF_THE_RUN = {"versions", "git", "interface"}
+"""What a run's host.json says of this machine, where the run is made, or only of each host."""
+
+
 class Place(BaseModel):
     """Where a role stands. `host` is what ssh calls it; `python` its interpreter."""
 
@@ -91,6 +95,7 @@ class Hosts(Pair):
         super().__init__(self._file.sender.cpu, self._file.receiver.cpu, queue_size)
         self._holder = f"{holder} by SSH ({secrets.token_hex(4)})"
         self._places = {"sender": self._file.sender, "receiver": self._file.receiver}
+        self._begun: list[Role] = []
         self._ended = threading.Event()
         self._sent: frames.FrameSpec | None = None
         self.host: dict[str, Any] = {}
@@ -125,7 +130,10 @@ class Hosts(Pair):
         self.sender, self.receiver = self._roles
         about = {name: self._about(name, role) for name, role in zip(self._places, self._roles, strict=True)}
         threading.Thread(target=self._beat, daemon=True).start()
-        self.host = about["receiver"]["host"] | {name: about[name]["host"] for name in about}
+        measured = {
+            key: about["receiver"]["host"][key] for key in about["receiver"]["host"].keys() - OF_THE_RUN
+        }
+        self.host = measured | {name: about[name]["host"] for name in about}
         self._macs = bytes.fromhex(about["receiver"]["mac"] + about["sender"]["mac"])
         self._counters = {
             name: role.call("counters") for name, role in zip(self._places, self._roles, strict=True)
@@ -152,9 +160,11 @@ class Hosts(Pair):
     def _about(self, name: str, role: Role) -> dict[str, Any]:
         """What a host says first. Raises RxbookError in one line: which host, what is wrong, what to do."""
         try:
-            return role.answer("start", START_S)
+            about = role.answer("start", START_S)
         except RoleEnded:
             raise RxbookError(f"{role.name}: {ssh.explained(role.said(), self._places[name].host)}") from None
+        self._begun.append(role)
+        return about
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_S):
@@ -176,8 +186,11 @@ class Hosts(Pair):
         """Let both hosts put everything back, and wait for that."""
         self._ended.set()
         for role in self._roles:
+            if role not in self._begun:  # its ssh may still be connecting
+                role.close()
+        for role in self._begun:
             role.hang_up()
-        for role in self._roles:
+        for role in self._begun:
             said = role.wait(LEAVE_S)
             role.close()
             if said:
