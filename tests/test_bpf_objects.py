@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -73,13 +74,19 @@ def through_stack(sender, device) -> dict[str, int]:
     sender.load(SENT["tcp"])
     sender.send(COUNT)
     wait_for(lambda: tcp_segments() >= COUNT)
-    without = tcp_segments()
-    kind = {"drop_tcp": (libbpf.BPF_PROG_TYPE_NETFILTER, libbpf.BPF_NETFILTER)}
-    links = libbpf.attach_netfilter(libbpf.BpfObject("drop_tcp", program_types=kind).program_fd("drop_tcp"))
-    before = device.packets()
-    sender.send(COUNT)
-    wait_for(lambda: device.packets() - before >= COUNT)
-    return {"let in": without, "let in by drop_tcp": tcp_segments() - without, "links": len(links)}
+    found = {"let in": tcp_segments()}
+    for name, ifindex in (("of another device", 1), ("by drop_tcp", device.ifindex)):
+        kind = {"drop_tcp": (libbpf.BPF_PROG_TYPE_NETFILTER, libbpf.BPF_NETFILTER)}
+        program = libbpf.BpfObject("drop_tcp", struct.pack("=I", ifindex), program_types=kind)
+        links = libbpf.attach_netfilter(program.program_fd("drop_tcp"))
+        let_in, before = tcp_segments(), device.packets()
+        sender.send(COUNT)
+        wait_for(lambda before=before: device.packets() - before >= COUNT)
+        wait_for(lambda at=let_in, own=ifindex == device.ifindex: own or tcp_segments() - at >= COUNT)
+        found[f"let in {name}"] = tcp_segments() - let_in
+        for link in links:
+            os.close(link)
+    return found | {"links": len(links)}
 
 
 def tcp_segments() -> int:
@@ -121,7 +128,7 @@ def test_rebuilt_objects_behave_as_those_in_git(rebuilt):
         kept, new = behaviour_in_a_process(SOURCES), behaviour_in_a_process(rebuilt)
     assert new == kept
     assert [kept[name][0] for name in SENT] == [COUNT] * len(SENT)
-    assert kept["cpumap"] == kept["let in"] == COUNT
+    assert kept["cpumap"] == kept["let in"] == kept["let in of another device"] == COUNT
     assert (kept["let in by drop_tcp"], kept["links"]) == (0, 2)
     assert len({kept[name][1] for name in SENT}) == len(SENT)
 

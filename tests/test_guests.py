@@ -213,7 +213,9 @@ def test_labels_of_variants():
     assert make_plan({}).kernels == {}
 
 
-@pytest.mark.parametrize("given", [{"aa": True}, {"variant": "x"}, {"variants": ["a=x", "a=y"]}])
+@pytest.mark.parametrize(
+    "given", [{"aa": True}, {"variant": "x"}, {"hosts": "h.yaml"}, {"variants": ["a=x", "a=y"]}]
+)
 def test_variants_that_contradict_each_other(given):
     with pytest.raises(RxbookError):
         make_plan({"variants": ["a"], **given})

@@ -14,6 +14,7 @@ from rxbook import RxbookError, doctor, notebooks, progress, runs
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, Plan, make_plan
 from rxbook.profile import record
+from rxbook.testbeds import hosts
 from rxbook.testbeds.lock import Lock
 
 __all__ = ["run"]
@@ -34,6 +35,8 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
     if resume is None:
         declared = notebooks.declared(notebook)
+        if given.get("hosts"):  # the notebook runs elsewhere
+            given = given | {"hosts": str(Path(given["hosts"]).absolute())}
         inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
         asked = {name: value for name, value in given.items() if name not in inputs}
         defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
@@ -67,18 +70,23 @@ def _announce(path: Path, plan: Plan) -> None:
     if plan.kernels:
         _announce_guests(path, plan)
         return
-    able, reasons = doctor.can_run_live(doctor.checks())
-    if not able:
-        print(doctor.instead(reasons), file=sys.stderr)
-        return
-    lock = Lock(path.name)  # tried here, as to start the notebook costs CPU time that the other run would see
-    lock.acquire()
-    lock.release()
+    if plan.hosts:
+        hosts.read(plan.hosts)
+    else:
+        able, reasons = doctor.can_run_live(doctor.checks())
+        if not able:
+            print(doctor.instead(reasons), file=sys.stderr)
+            return
+        lock = Lock(
+            path.name
+        )  # tried here, as starting the notebook costs CPU time that the other run would see
+        lock.acquire()
+        lock.release()
     release = facts.kernel_release()
     per_block = len(plan.cells(release))
     blocks = len(runs.blocks_left(path, plan, per_block))
     seconds = blocks * per_block * (plan.window_s + plan.warmup_s)
-    profiles = plan.profile * plan.profile_repeats * per_block
+    profiles = (plan.profile and not plan.hosts) * plan.profile_repeats * per_block
     seconds += profiles * (plan.profile_s + plan.warmup_s + record.LEAD_S)
     recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
     print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "

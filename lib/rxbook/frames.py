@@ -6,6 +6,8 @@ which the driver adds, so all bytes here are 4 shorter than the frame size.
 
 All IPv4 headers have DF set and the identification 0: GRO takes that for a constant identification, and the
 frames of a ring then differ only in the transport header.
+
+numpy is imported where frames are made, as another host that only sends them need not have it.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from rxbook import RxbookError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FCS_BYTES = 4
 MTU = 1500
@@ -165,6 +169,8 @@ def _check_range(spec: FrameSpec) -> None:
 
 def base_frame(spec: FrameSpec) -> bytes:
     """The first frame, frame_size - 4 bytes. Raises RxbookError as `check` does."""
+    import numpy as np
+
     check(spec)
     csum = _checksums(spec, np.array([FIRST_SRC_PORT]), np.array([FIRST_SEQ]))[0]
     packet, number = _segment(spec, FIRST_SRC_PORT, FIRST_SEQ, csum), L4_NUMBER[spec.protocol]
@@ -180,6 +186,8 @@ def ring(spec: FrameSpec) -> Ring:
     UDP makes one pass over the flows. TCP makes as many as fit, so that the segments of each flow are in
     sequence until the ring starts again. Raises RxbookError as `check` does.
     """
+    import numpy as np
+
     frame = base_frame(spec)
     offset, words = _varying(spec)
     if words == 0:
@@ -227,6 +235,8 @@ def _varying(spec: FrameSpec) -> tuple[int, int]:
 
 def _order(spec: FrameSpec) -> tuple[np.ndarray, np.ndarray]:
     """Source port and sequence number of each slot."""
+    import numpy as np
+
     per_pass, passes = spec.flows * spec.burst, 1
     if spec.protocol == "tcp":
         passes = max(1, min(MAX_SLOTS, RING_WORDS // _varying(spec)[1]) // per_pass)
@@ -236,7 +246,7 @@ def _order(spec: FrameSpec) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _put(rows: np.ndarray, at: int, values: np.ndarray) -> None:
-    rows[:, at : at + values.itemsize] = values.view(np.uint8).reshape(len(values), -1)
+    rows[:, at : at + values.itemsize] = values.view("u1").reshape(len(values), -1)
 
 
 def _ip_layers(spec: FrameSpec) -> list[tuple[int, tuple]]:
@@ -263,6 +273,8 @@ def _segment(spec: FrameSpec, port: int, seq: int, csum: int) -> bytes:
 
 def _checksums(spec: FrameSpec, ports: np.ndarray, seqs: np.ndarray) -> np.ndarray:
     """The UDP or TCP checksum of each frame. What all frames share is summed only once."""
+    import numpy as np
+
     if spec.udp_csum == "zero":
         return np.zeros_like(ports)
     segment = _segment(spec, 0, 0, 0)
@@ -278,7 +290,8 @@ def _checksums(spec: FrameSpec, ports: np.ndarray, seqs: np.ndarray) -> np.ndarr
 
 def _sum(data: bytes) -> int:
     """Sum of big-endian 16-bit words, an odd last byte padded with 0."""
-    return int(np.frombuffer(data + bytes(len(data) % 2), ">u2").sum(dtype=np.int64))
+    even = data + bytes(len(data) % 2)
+    return sum(struct.unpack(f">{len(even) // 2}H", even))
 
 
 def _fold(total):

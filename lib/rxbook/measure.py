@@ -14,6 +14,7 @@ from rxbook import RxbookError, frames
 from rxbook.plan import Cell, Plan
 from rxbook.profile.record import profile_cells
 from rxbook.runs import Folder, blocks_left
+from rxbook.testbeds.hosts import Hosts
 from rxbook.testbeds.veth import Veth
 
 __all__ = ["IDLE_LIMIT", "MIN_FRAMES", "common_row", "measure", "window_row"]
@@ -40,7 +41,9 @@ def measure(
     plan = folder.plan
     todo = list(schedule(folder, cells))
     windows_s = 0.0
-    with Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder=folder.path.name) as testbed:
+    with _testbed(plan, folder.path.name) as testbed:
+        if plan.hosts:
+            folder.measured_on(testbed.host)
         start = time.monotonic()
         for done, (block, order, cell) in enumerate(todo, 1):
             row = window_row(cell, testbed.measure(cell, plan.warmup_s, plan.window_s), plan)
@@ -48,10 +51,21 @@ def measure(
             windows_s += row["window_s"]
             report(done, len(todo), cell)
         wall_s = time.monotonic() - start
-        if plan.profile:
+        if plan.profile and plan.hosts:
+            folder.log("no profile: perf is not run over SSH")
+            print("no profile was recorded: perf is not run over SSH", file=sys.stderr)
+        elif plan.profile:
             _profile(folder, cells, testbed, report_profiles)
+    if plan.hosts:
+        folder.add_to_host(testbed.host)  # again, as it has the devices' counters now
     folder.add_to_host({"offloads_before": testbed.offloads_before, "offloads_after": testbed.offloads_after})
     return {"wall_s": wall_s, "windows_s": windows_s, "windows": len(todo)}
+
+
+def _testbed(plan: Plan, holder: str) -> Veth | Hosts:
+    if plan.hosts:
+        return Hosts(plan.hosts, plan.queue_size, holder)
+    return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder)
 
 
 def _profile(folder: Folder, cells: list[Cell], testbed: Veth, report: Callable[[int, int], None]) -> None:

@@ -225,6 +225,10 @@ class Plan(BaseModel):
     boots: Whole | None = Field(
         None, ge=1, le=1000, description="boots of each guest; default: 2 for instructions, 5 for time"
     )
+    hosts: str = Field(
+        "",
+        description="YAML file of one or two other machines to measure by SSH, and their CPUs (docs/two-machines.md)",
+    )
     sender_cpu: Whole = Field(0, ge=0, description="CPU that sends, and runs veth's NAPI for cpumap")
     receiver_cpu: Whole = Field(1, ge=0, description="CPU whose rate is measured")
     queue_size: Whole = Field(2048, ge=64, le=16384, description="frames that the cpumap queue holds")
@@ -323,9 +327,9 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
             f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
             "choose two CPUs"
         )
-    if plan.kernels and (plan.aa or plan.variant):
+    if plan.kernels and (plan.aa or plan.variant or plan.hosts):
         raise RxbookError(
-            "aa and variant are of the running kernel: leave them out where guests are compared"
+            "aa, variant and hosts are of kernels that run: leave them out where guests are compared"
         )
     if len(plan.kernels) < len(plan.variants):
         raise RxbookError(f"variants={','.join(plan.variants)}: two have one label, write LABEL=NAME")

@@ -52,6 +52,20 @@ PUBLISHED: dict[str, set[str] | None] = {
     "versions": {"python", "rxbook", "libbpf", "perf", *PACKAGES},
     "git": {"commit", "dirty"},
     "guests": None,
+    "interface": {
+        "driver",
+        "driver_version",
+        "firmware",
+        "speed_mbps",
+        "mtu_bytes",
+        "numa_node",
+        "rx_queues",
+        "rings",
+        "coalescing",
+        "channels",
+        "features_on",
+        "counters",
+    },
 }
 """Keys of a host record that may leave the machine, each with its inner keys that may (None: all)."""
 
@@ -59,7 +73,8 @@ PUBLISHED: dict[str, set[str] | None] = {
 def host() -> dict[str, Any]:
     """This machine, now, as host.json has it: keys of PUBLISHED; None where a fact cannot be had.
 
-    A run adds its offloads. Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
+    A run adds its offloads; one on other hosts `sender` and `receiver`, the records of both, with `interface`.
+    Shares (cpu_pressure, steal) are 0 to 1. Needs no root and changes nothing.
     """
     return {
         "date_utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -136,6 +151,7 @@ def scrub(record: dict[str, Any]) -> dict[str, Any]:
     The kernel's command line is filtered once more, since a record may come from elsewhere.
     """
     kept = {key: _inner(value, PUBLISHED[key]) for key, value in record.items() if key in PUBLISHED}
+    kept |= {role: scrub(record[role]) for role in ("sender", "receiver") if role in record}
     if kept.get("cmdline"):
         kept["cmdline"] = facts.allowed_options(kept["cmdline"])
     return kept
@@ -153,6 +169,10 @@ def machine_label(record: dict[str, Any]) -> str:
     model = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", record["cpu_model"])
     # a distribution's suffix says little to others and may be a name of the builder's
     release = re.match(r"[\d.]+(-rc\d+)?", record["kernel_release"])
-    return (
+    label = (
         f"{record['cpu_count']}-CPU {kind}, {' '.join(model.split())}, Linux {release[0] if release else '?'}"
     )
+    if "receiver" not in record:
+        return label
+    driver = record["receiver"]["interface"]["driver"] or "unknown"
+    return f"{label}, driver {driver}; sender: {machine_label(record['sender'])}"

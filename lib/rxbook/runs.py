@@ -225,6 +225,8 @@ def scrub(path: Path, target: Path) -> None:
     make_folder(target)
     for name in ("plan.json", "run.json"):
         record = json.loads((path / name).read_text())
+        if record["parameters"].get("hosts"):
+            record["parameters"]["hosts"] = "hosts.yaml"  # which is not shared
         write_json(target / name, {key: value for key, value in record.items() if key in SHARED})
     write_json(target / "host.json", provenance.scrub(json.loads((path / "host.json").read_text())))
     (target / "samples.csv").write_text((path / "samples.csv").read_text())
@@ -286,13 +288,18 @@ class Folder:
                 f"{name}={now[name]!r} (was {before[name]!r})" for name in now if now[name] != before[name]
             ]
             raise RxbookError(f"{path.name} was begun with other parameters: {', '.join(changed)}")
-        before, now = json.loads((path / "host.json").read_text()), provenance.host()
-        for fact in ("kernel_release", "kernel_version", "cpu_model", "cpu_count"):
-            if before[fact] != now[fact]:
-                raise RxbookError(
-                    f"{path.name} was begun on another machine: {fact} was {before[fact]}, is {now[fact]}"
-                )
+        if not plan.hosts:  # else the hosts themselves say so, see measured_on
+            _same_machine(path, provenance.host())
         return cls(path, plan, record["seed"])
+
+    def measured_on(self, facts: dict[str, Any]) -> None:
+        """Say that other machines than this one are measured: host.json is of them.
+
+        Raises RxbookError where the run was begun on others.
+        """
+        if "receiver" in json.loads((self.path / "host.json").read_text()):
+            _same_machine(self.path, facts)
+        self.add_to_host(facts)
 
     def append(self, row: dict[str, Any]) -> None:
         """Write one window; a kill after this loses nothing of it."""
@@ -330,6 +337,15 @@ class Folder:
     def close(self) -> None:
         """Let go of the folder; without `finish` the run stays interrupted."""
         self._samples.close()
+
+
+def _same_machine(path: Path, now: dict[str, Any]) -> None:
+    before = json.loads((path / "host.json").read_text())
+    for fact in ("kernel_release", "kernel_version", "cpu_model", "cpu_count"):
+        if before[fact] != now[fact]:
+            raise RxbookError(
+                f"{path.name} was begun on another machine: {fact} was {before[fact]}, is {now[fact]}"
+            )
 
 
 def make_folder(path: Path) -> None:

@@ -32,6 +32,7 @@ from rxbook.profile.bars import function_bars
 from rxbook.progress import NotebookProgress
 from rxbook.runs import Folder, Run
 from rxbook.tables import Table
+from rxbook.testbeds import hosts
 
 __all__ = [
     "PLACE",
@@ -88,7 +89,8 @@ def run(notebook: str, variables: dict[str, Any]) -> Run:
     if (path / "run.json").exists():
         print(f"{path.name} is finished: shown as it was measured, nothing is measured again")
         return runs.load(path)
-    able, reasons = (True, []) if plan.kernels else doctor.can_run_live(doctor.checks())
+    elsewhere = bool(plan.kernels or plan.hosts)
+    able, reasons = (True, []) if elsewhere else doctor.can_run_live(doctor.checks())
     if not able:
         print(doctor.instead(reasons), file=sys.stderr)
         return runs.recorded(notebook)
@@ -124,7 +126,7 @@ def _path(runs_dir: str, run_name: str, notebook: str) -> Path:
 
 
 def _measure(path: Path, plan: Plan, notebook: str) -> Run:
-    cells = plan.cells(facts.kernel_release())
+    cells = plan.cells(hosts.release(plan.hosts) if plan.hosts else facts.kernel_release())
     if plan.blocks < MIN_BLOCKS and not plan.kernels:
         print(f"blocks={plan.blocks}: below {MIN_BLOCKS} an interval says little", file=sys.stderr)
     if runs.is_run(path):

@@ -62,14 +62,15 @@ class LiveFrames:
             frames.check(spec)
             self._rings[spec] = frames.ring(spec)
         ring = self._rings[spec]
-        self._frame, self._program = ring.frame, self._ring if ring.words else self._same
-        if ring.words:
-            data = ring.slots.tobytes()
-            self._ring_memory[: len(data)] = data
-        header = ring.frame[: frames.headers_bytes(spec)]
-        self._state.header_bytes = len(header)
-        ctypes.memmove(self._state.header, header, len(header))
-        self._state.offset, self._state.words, self._state.end = ring.offset, ring.words, ring.slots.size
+        self.take(ring.frame, frames.headers_bytes(spec), ring.offset, ring.words, ring.slots.tobytes())
+
+    def take(self, frame: bytes, header_bytes: int, offset: int, words: int, slots: bytes) -> None:
+        """Choose what `start` sends by the parts of a frames.Ring, made elsewhere."""
+        self._frame, self._program = frame, self._ring if words else self._same
+        self._ring_memory[: len(slots)] = slots
+        self._state.header_bytes = header_bytes
+        ctypes.memmove(self._state.header, frame, header_bytes)
+        self._state.offset, self._state.words, self._state.end = offset, words, len(slots) // 8
 
     def start(self) -> None:
         """Begin to send, in a thread that stays in the kernel."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import importlib.resources
 import mmap
 import os
 import platform
 import struct
-from pathlib import Path
 
 from rxbook import RxbookError
 
@@ -30,7 +30,8 @@ __all__ = [
 LIBBPF_PACKAGES = "Debian: apt install libbpf1; Fedora: dnf install libbpf"
 """Where libbpf.so.1 comes from."""
 
-OBJECTS = Path(__file__).parent / "bpf"
+OBJECTS = importlib.resources.files("rxbook.kernel") / "bpf"
+"""In an archive, too, from which another host runs a role."""
 
 # linux/bpf.h, linux/if_link.h, linux/netfilter.h
 BPF_LINK_CREATE = 28
@@ -51,7 +52,7 @@ def library() -> ctypes.CDLL:
         raise RxbookError(f"libbpf.so.1 is not installed. {LIBBPF_PACKAGES}") from None
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     for name, result, arguments in [
-        ("bpf_object__open_file", pointer, [text, pointer]),
+        ("bpf_object__open_mem", pointer, [pointer, ctypes.c_size_t, pointer]),
         ("bpf_object__load", ctypes.c_int, [pointer]),
         ("bpf_object__find_program_by_name", pointer, [pointer, text]),
         ("bpf_object__find_map_fd_by_name", ctypes.c_int, [pointer, text]),
@@ -87,6 +88,12 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
+class _OpenOptions(ctypes.Structure):
+    """struct bpf_object_open_opts of bpf/libbpf.h, as far as it is used."""
+
+    _fields_ = (("sz", ctypes.c_size_t), ("object_name", ctypes.c_char_p))
+
+
 class BpfObject:
     """One compiled object of kernel/bpf, loaded. `rodata` fills its constants before the load."""
 
@@ -99,10 +106,11 @@ class BpfObject:
     ):
         self.name = name
         self._libbpf = library()
-        path = OBJECTS / f"{name}.bpf.o"
-        self._object = self._libbpf.bpf_object__open_file(os.fsencode(path), None)
+        self._bytes = (OBJECTS / f"{name}.bpf.o").read_bytes()
+        options = _OpenOptions(ctypes.sizeof(_OpenOptions), name.encode())
+        self._object = self._libbpf.bpf_object__open_mem(self._bytes, len(self._bytes), ctypes.byref(options))
         if not self._object:
-            raise RxbookError(f"cannot open BPF object {path.name}: {os.strerror(ctypes.get_errno())}")
+            raise RxbookError(f"cannot open BPF object {name}: {os.strerror(ctypes.get_errno())}")
         if rodata:
             self._fill_rodata(rodata)
         # libbpf before 1.3 does not know netfilter's section name, so the type is set by hand

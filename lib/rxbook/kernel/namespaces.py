@@ -7,15 +7,17 @@ is nothing to undo after kill -9: the kernel does it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyroute2 import IPRoute
 
 from rxbook import RxbookError
 
-__all__ = ["connect_veth", "enter_private_namespace", "parking_devices", "set_address"]
+__all__ = ["aside", "connect_veth", "enter_private_namespace", "parking_devices", "set_address"]
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
@@ -38,6 +40,19 @@ def enter_private_namespace() -> None:
         raise RxbookError("this kernel runs without IPv6: boot it without ipv6.disable=1")
     # without link-local addresses of the kernel's own making nobody asks for routers
     Path("/proc/sys/net/ipv6/conf/default/addr_gen_mode").write_text("1")
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """A private namespace for this thread, for a while; what is made there lasts as long as the process."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    _libc("unshare", CLONE_NEWNET)
+    os.open("/proc/thread-self/ns/net", os.O_RDONLY)  # never closed: it keeps the namespace
+    try:
+        yield
+    finally:
+        _libc("setns", home, CLONE_NEWNET)
+        os.close(home)
 
 
 def connect_veth(name: str, mac: bytes, peer_name: str, peer_mac: bytes, peer_pid: int) -> int:

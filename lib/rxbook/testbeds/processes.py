@@ -15,12 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rxbook import RxbookError
 
-__all__ = ["Role", "serve"]
+__all__ = ["TROUBLE", "Role", "RoleEnded", "serve"]
+
+TROUBLE = "rxbook: "
+"""How a line begins by which a process on another host says what it could not put back."""
+
+
+class RoleEnded(RxbookError):
+    """A role's process ended before it answered."""
 
 
 class Role:
@@ -82,9 +89,34 @@ class Role:
 
     def _ended(self, command: str) -> RxbookError:
         code = self._process.wait()
+        last = self.said().splitlines()[-3:]
+        return RoleEnded(f"the {self.name} ended (status {code}) at {command!r}: " + " / ".join(last))
+
+    def beat(self) -> None:
+        """Tell a process on another host that this end is there."""
+        with contextlib.suppress(OSError, ValueError):  # it ended, or is closed: the next call will say so
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+
+    def said(self) -> str:
+        """What it wrote on its standard error."""
         self._errors.seek(0)
-        last = self._errors.read().strip().splitlines()[-3:]
-        return RxbookError(f"the {self.name} ended (status {code}) at {command!r}: " + " / ".join(last))
+        return self._errors.read().strip()
+
+    def hang_up(self) -> None:
+        """Let a process on another host end by itself."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def wait(self, timeout_s: float) -> str:
+        """What a process had to say when it ended by itself; in words also where it did not."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return f"did not end within {timeout_s:g} s"
+        return "; ".join(
+            line.removeprefix(TROUBLE) for line in self.said().splitlines() if line.startswith(TROUBLE)
+        )
 
     def close(self) -> None:
         """End the process at once: the kernel takes back all that it holds."""
@@ -106,11 +138,11 @@ def _interpreter(name: str, errors: Any) -> subprocess.Popen:
     )
 
 
-def serve(commands: dict[str, Callable[..., Any]]) -> None:
-    """Answer requests on standard input until it ends."""
+def serve(commands: dict[str, Callable[..., Any]], requests: Iterable[str] = sys.stdin) -> None:
+    """Answer requests, lines of JSON, until they end."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a stray print must not look like an answer
-    for line in sys.stdin:
+    for line in requests:
         number, command, arguments = json.loads(line)
         try:
             answer = [number, None, commands[command](**arguments)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import struct
 import sys
 import time
 from typing import Any
@@ -66,10 +67,14 @@ class Receiver:
 
     def connect(self, name: str, cpu: int) -> dict[str, str]:
         """Set up our end of the veth pair. Returns its offloads as they were."""
+        addresses = [f"{frames.RECEIVER_IP4}/24", f"{frames.RECEIVER_IP6}/64"]
+        return self._take(name, namespaces.set_address(name, addresses), cpu)
+
+    def _take(self, name: str, ifindex: int, cpu: int) -> dict[str, str]:
+        """Receive on a device that is set up. Returns its offloads as they were."""
         from rxbook.receivers.device import Device
 
-        addresses = [f"{frames.RECEIVER_IP4}/24", f"{frames.RECEIVER_IP6}/64"]
-        self._device = Device(name, namespaces.set_address(name, addresses), cpu)
+        self._device = Device(name, ifindex, cpu)
         self._offloads = Offloads(name)
         self._files = {
             "snmp": counters.CounterFile("/proc/self/net/snmp"),
@@ -98,7 +103,8 @@ class Receiver:
         self._offloads.apply(offloads)
         if drop_tcp and not self._filters:
             program = {"drop_tcp": (libbpf.BPF_PROG_TYPE_NETFILTER, libbpf.BPF_NETFILTER)}
-            self._filter = libbpf.BpfObject("drop_tcp", program_types=program)
+            ifindex = struct.pack("=I", self._device.ifindex)
+            self._filter = libbpf.BpfObject("drop_tcp", ifindex, program_types=program)
             self._filters = tuple(libbpf.attach_netfilter(self._filter.program_fd("drop_tcp")))
         elif not drop_tcp:
             self._remove_filters()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* netfilter drops all TCP, also inside IP-in-IP, as a router that only counts the cost of receiving would. */
+/* netfilter drops all TCP of one device, also inside IP-in-IP, as a router that only counts the cost of receiving
+ * would. On a host that is reached by SSH, other devices carry TCP that must arrive.
+ */
 #include <linux/bpf.h>
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -9,12 +11,22 @@
 #define NF_DROP 0
 #define NF_ACCEPT 1
 
+const volatile __u32 in_ifindex;
+
+struct net_device {
+	int ifindex;
+} __attribute__((preserve_access_index));
+
+struct nf_hook_state {
+	struct net_device *in;
+} __attribute__((preserve_access_index));
+
 struct sk_buff {
 	unsigned char *data;
 } __attribute__((preserve_access_index));
 
 struct bpf_nf_ctx {
-	const void *state;
+	const struct nf_hook_state *state;
 	struct sk_buff *skb;
 };
 
@@ -41,8 +53,11 @@ int drop_tcp(struct bpf_nf_ctx *ctx)
 {
 	const unsigned char *header = ctx->skb->data;
 	__u32 length = 0;
-	int protocol = carried(header, &length);
+	int protocol;
 
+	if (ctx->state->in->ifindex != in_ifindex)
+		return NF_ACCEPT;
+	protocol = carried(header, &length);
 	if (protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6)
 		protocol = carried(header + length, &length);
 	return protocol == IPPROTO_TCP ? NF_DROP : NF_ACCEPT;
