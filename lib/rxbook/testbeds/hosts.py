@@ -117,7 +117,7 @@ class Hosts(Pair):
                 self.offloads_after = self.receiver.call("restore")
                 for name, role in (("sender", self.sender), ("receiver", self.receiver)):
                     self.host[name]["interface"]["counters"] = _changes(
-                        self._counters[name], role.call("counters")
+                        self._counters[name], role.call("device_counters")
                     )
         finally:
             self.close()
@@ -136,7 +136,7 @@ class Hosts(Pair):
         self.host = measured | {name: about[name]["host"] for name in about}
         self._macs = bytes.fromhex(about["receiver"]["mac"] + about["sender"]["mac"])
         self._counters = {
-            name: role.call("counters") for name, role in zip(self._places, self._roles, strict=True)
+            name: role.call("device_counters") for name, role in zip(self._places, self._roles, strict=True)
         }
         sender, receiver = self._file.sender, self._file.receiver
         before = self.receiver.call(

@@ -151,7 +151,7 @@ def _be(role: str, device: str, silence_s: float) -> None:
         lifetime.die_with_parent(os.getppid())
         mine = {"sender": Sender, "receiver": Receiver}[role]()
         requests = {key: getattr(mine, key) for key in dir(mine) if not key.startswith("_")}
-        serve({"counters": lambda: ethtool.counters(device), **requests}, _requests(silence_s))
+        serve({"device_counters": lambda: ethtool.counters(device), **requests}, _requests(silence_s))
     finally:
         os._exit(1)
 
