@@ -36,6 +36,7 @@ BUSY = "another run measures"
 DIFFERENT = {
     "gro_on_off": {"frame_sizes", "udp_csum", "top"},
     "function_cycles": {"frame_sizes", "flows", "burst", "shapes", "blocks", "profile_s", "profile_repeats"},
+    "bulk_cache": {"frame_sizes", "udp_csum", "flows", "burst", "blocks", "heads", "functions"},
 }
 """Parameters whose default in a notebook is not the plan's own."""
 
