@@ -47,6 +47,41 @@ def run(
 
 
 @app.command()
+def batch(
+    file: Annotated[Path, typer.Argument(help="a YAML file: notebooks with grids of parameters")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and the time it takes")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="run everything once more, into new folders")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="run failed items once more")] = False,
+    stop_on_error: Annotated[
+        bool, typer.Option("--stop-on-error", help="end at the first that fails")
+    ] = False,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler, to run on its workers")
+    ] = None,
+    local_cluster: Annotated[
+        bool, typer.Option("--local-cluster", help="the same with workers of this machine")
+    ] = False,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Run many notebooks, each into a run folder; what is done already is not run again."""
+    try:
+        from rxbook.batch import cluster as workers
+        from rxbook.batch import local
+
+        options = (dry_run, again, retry_failed, stop_on_error)
+        if cluster or local_cluster:
+            status = workers.run(file, runs_dir, cluster, local.Options(*options))
+        else:
+            status = local.run(file, runs_dir, local.Options(*options))
+    except KeyboardInterrupt as stop:  # here, as typer would end without a word
+        print(f"\nrxbook: interrupted{stop}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    raise typer.Exit(status)
+
+
+@app.command()
 def parameters() -> None:
     """List the parameters that --set and the notebooks take."""
     from rxbook.plan import Plan, allowed

@@ -21,6 +21,10 @@ def lock_path() -> Path:
     return (run if os.access(run, os.W_OK) else Path(tempfile.gettempdir())) / "rxbook.lock"
 
 
+BUSY = "another run measures on this machine"
+"""What a refusal begins with."""
+
+
 class Lock:
     """An flock: the kernel lets go of it when its process ends, so it is never stale."""
 
@@ -38,9 +42,7 @@ class Lock:
             text = self._file.read()
             self._file.close()
             self._file = None
-            raise RxbookError(
-                f"another run measures on this machine: {_describe(text)}. Wait for it, or end it"
-            ) from None
+            raise RxbookError(f"{BUSY}: {_describe(text)}. Wait for it, or end it") from None
         self._file.truncate(0)
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         json.dump({"pid": os.getpid(), "since": now, "run": self._holder}, self._file)

@@ -27,7 +27,7 @@ from rxbook import RxbookError, frames, provenance
 from rxbook.generators.live_frames import LiveFrames
 from rxbook.kernel import ethtool, interface, libbpf, lifetime, namespaces
 from rxbook.testbeds import roles
-from rxbook.testbeds.lock import Lock
+from rxbook.testbeds.lock import BUSY, Lock
 from rxbook.testbeds.processes import TROUBLE, serve
 
 __all__ = ["main"]
@@ -129,7 +129,7 @@ def _take_lock(lock: Lock, holder: str) -> None:
             if "not written its name" not in str(error):
                 raise
             time.sleep(0.05)
-    raise RxbookError("another run measures on this machine: wait for it, or end it")
+    raise RxbookError(f"{BUSY}: wait for it, or end it")
 
 
 def _say(answer: list[Any]) -> None:
