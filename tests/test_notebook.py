@@ -36,7 +36,7 @@ BUSY = "another run measures"
 DIFFERENT = {
     "gro_on_off": {"frame_sizes", "udp_csum", "top"},
     "function_cycles": {"frame_sizes", "flows", "burst", "shapes", "blocks", "profile_s", "profile_repeats"},
-    "bulk_cache": {"frame_sizes", "udp_csum", "flows", "burst", "blocks", "heads", "functions"},
+    "bulk_cache": {"frame_sizes", "udp_csum", "flows", "burst", "blocks", "heads", "functions", "top"},
 }
 """Parameters whose default in a notebook is not the plan's own."""
 
@@ -151,7 +151,7 @@ def by_command(tmp_path_factory):
     """`rxbook run` ended by Ctrl-C, resumed, ended by kill -9, and resumed to its end."""
     story = Story(tmp_path_factory.mktemp("by_command"))
     rxbook = (story.folder, BIN / "rxbook", "run", "gro_on_off", "--runs-dir", "runs")
-    short = {"window_s": 0.05, "profile_s": 0.1, "profile_repeats": 1}
+    short = {"window_s": 0.05, "profile_s": 0.1, "profile_repeats": 1, "heads": True}
     new = Command(*rxbook, *settings(frame_sizes=64, udp_csum="computed", blocks=BLOCKS, **short))
     story.tell("Ctrl-C", new.kill(signal.SIGINT, after=3))
     resume = (*rxbook, "--resume", story.path.name)

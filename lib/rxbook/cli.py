@@ -130,6 +130,13 @@ def perf(
     ] = None,
     inlined: Annotated[str, typer.Option(help="shown, apart from their callers, or hidden")] = "shown",
     form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    together: Annotated[
+        bool, typer.Option("--sum", help="all files as one profile, counted side by side")
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="with --sum: a Dask scheduler, to count on its workers"),
+    ] = None,
     folded: Annotated[bool, typer.Option("--folded", help="stacks for flamegraph.pl and its kin")] = False,
     speedscope: Annotated[bool, typer.Option("--speedscope", help="JSON for speedscope.app")] = False,
     firefox: Annotated[bool, typer.Option("--firefox", help="JSON for profiler.firefox.com")] = False,
@@ -156,7 +163,18 @@ def perf(
     else:
         from rxbook.profile import show
 
-        print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
+        options = (top, only, by, event, children, kallsyms, form, debug or (), inlined)
+        if cluster and not together:
+            raise RxbookError("--cluster goes with --sum: one file is read faster here")
+        if together:
+            gc.enable()
+        if cluster:
+            from rxbook.batch import cluster as workers
+
+            with workers.executor(cluster) as executor:
+                print(show.files(files, *options, together, executor), end="")
+        else:
+            print(show.files(files, *options, together), end="")
 
 
 def _instead_of_the_table(context: typer.Context) -> str | None:

@@ -17,6 +17,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from rxbook.batch import local
 from rxbook.batch.items import Item
 from rxbook.kernel import facts
 
-__all__ = ["run", "work"]
+__all__ = ["executor", "run", "work"]
 
 CONNECT_S = 10
 ANALYSIS_WORKERS = 1
@@ -73,6 +74,15 @@ def _client(address: str | None) -> Iterator[Any]:
     with SpecCluster(spec, scheduler, silence_logs=50) as cluster, Client(cluster) as client:
         client.wait_for_workers(len(spec), timeout=60)
         yield client
+
+
+@contextlib.contextmanager
+def executor(address: str) -> Iterator[Executor]:
+    """The cluster's workers that hold no device, or all where each holds one. Files must be theirs to read, too."""
+    with _client(address) as client:
+        workers = _workers(client)
+        idle = [name for name, about in workers.items() if not about["resources"]]
+        yield client.get_executor(workers=idle or list(workers), pure=False)
 
 
 def _workers(client: Any) -> dict[str, dict[str, Any]]:
