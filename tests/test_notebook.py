@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from live import no_other_run
-from rxbook import RxbookError, execute, progress, report, runs, workbook
+from rxbook import RxbookError, execute, notebooks, progress, report, runs, workbook
 from rxbook.notebooks import NOTEBOOKS
 from rxbook.plan import INPUTS, Plan, make_plan
 from rxbook.workbook import PLACE
@@ -327,6 +327,14 @@ def test_a_notebook_declares_every_parameter_with_the_plans_default(notebook):
     assert [given.pop(name) for name in PLACE] == ["", ""]
     own, plans = make_plan(given).model_dump(), Plan().model_dump()
     assert {name for name in own if own[name] != plans[name]} <= DIFFERENT[notebook.stem]
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_papermill_tells_type_and_help_of_each_parameter(notebook):
+    told = papermill.inspect_notebook(str(notebook))
+    assert set(told) >= set(notebooks.declared(notebook.stem)) and len(told) > 1
+    for name, about in told.items():
+        assert about["inferred_type_name"] not in ("None", "") and about["help"], name
 
 
 @pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
