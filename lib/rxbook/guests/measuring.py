@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rxbook import RxbookError
+from rxbook.generators import xdp_trafficgen
 from rxbook.guests import debian, kernels, qemu
 from rxbook.guests.kernels import Kernel
 from rxbook.kernel import probes
@@ -86,6 +87,11 @@ def measure(
     total, done, start = len(boots) * len(cells) * per_boot, 0, time.monotonic()
 
     perf = None if kvm else _perf(folder)
+    for kernel in found.values():
+        kernel.modules(_wanted(plan))  # refuses here what it has not, before anything boots
+    programs = (perf or [])[:1]
+    if plan.generator == "xdp_trafficgen":
+        programs.append(xdp_trafficgen.program())
 
     lock = Lock(folder.path.name)
     lock.acquire()
@@ -94,7 +100,7 @@ def measure(
         own = [cell for cell in cells if cell.variant == label]
         windows = list(_windows(boot, own, per_boot, folder.seed if kvm else None))
         jobs.append(Job(boot, label, found[label], windows))
-    for job, told in _told(jobs, plan, count, perf):
+    for job, told in _told(jobs, plan, count, perf, programs):
         place = folder.path / "profiles" / facts[job.label]["number"]
         if isinstance(told, qemu.Boot):
             _note(folder, job, told, facts[job.label])
@@ -130,7 +136,7 @@ class Job:
 
 
 def _told(
-    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None
+    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None, programs: list[str]
 ) -> Iterator[tuple[Job, dict[str, Any] | qemu.Boot]]:
     """Boot all, and give what each guest tells as it comes, at last how it ended.
 
@@ -142,7 +148,8 @@ def _told(
 
     def work(job: Job) -> None:
         try:
-            told.put((job, _boot(job, plan, count, perf, lambda message: told.put((job, message)), stop)))
+            ended = _boot(job, plan, count, perf, programs, lambda message: told.put((job, message)), stop)
+            told.put((job, ended))
         except Exception as error:
             told.put((job, error))
 
@@ -229,10 +236,19 @@ def _unpacked(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text))
 
 
-def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Callable, stop: int) -> qemu.Boot:
+def _wanted(plan: Plan) -> list[str]:
+    """The modules that only some runs load."""
+    return ["pktgen"] * (plan.generator == "pktgen")
+
+
+def _boot(
+    job: Job, plan: Plan, count: str, perf: list[str] | None, programs: list[str], report: Callable, stop: int
+) -> qemu.Boot:
     told = {
         "count": count,
         "perf": perf,
+        "programs": programs,
+        "generator": plan.generator,
         "queue_size": plan.queue_size,
         "packets": PACKETS,
         "warmup_s": plan.warmup_s,
@@ -244,8 +260,9 @@ def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Call
     }
     limit_s = BOOT_LIMIT_S + len(job.windows) * WINDOW_LIMIT_S
     kernel = job.kernel
+    modules = kernel.modules(_wanted(plan))
     return qemu.boot(
-        kernel.image, told, kernel.modules(), kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
+        kernel.image, told, modules, kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
     )
 
 
