@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from perf_files import KERNEL, Recording, corpus_files
+from perf_files import KERNEL, KERNEL_MARK, USER_MARK, Recording, corpus_files
 from rxbook import RxbookError, profile
 from rxbook.profile import perfdata, records, scrub, scrub_names
 
@@ -99,6 +99,22 @@ def test_what_is_not_known_is_left_out_and_said(tmp_path):
     copy, scrubbed = copied(path, tmp_path)
     assert b"secret" not in copy.read_bytes()
     assert scrubbed.left_out == "records of type 99 (1), THREAD_MAP (1), feature 60 (1)"
+
+
+def test_words_of_a_stack_that_were_taken_for_callers_are_blanked(tmp_path):
+    """As the kernel does where a program has no frame pointers."""
+    words = int.from_bytes(b"/bash\0\0\0", "little")
+    recording = Recording().mmap(1, 1, 0x400000, 0x1000, "/usr/bin/one")
+    kernel = 0xFFFFFFFF81000010
+    recording.sample(2, kernel, (KERNEL_MARK, kernel, USER_MARK, 0x400100, 0x400200, words), mode=KERNEL)
+    recording.deferred(3, 7, (0x400100, words, 0x400300))
+    path = tmp_path / "perf.data"
+    path.write_bytes(bytes(recording))
+    copy, _ = copied(path, tmp_path)
+    held = copy.read_bytes()
+    assert b"/bash" in path.read_bytes() and b"/bash" not in held
+    for address in (0x400100, 0x400200, 0x400300):
+        assert struct.pack("<Q", address) in held
 
 
 def test_raw_data_and_what_is_behind_a_name_are_blanked(tmp_path):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rxbook import RxbookError, frames
+from rxbook import RxbookError, frames, heads
 from rxbook.plan import Cell, Plan
 from rxbook.profile.record import profile_cells
 from rxbook.runs import Folder, blocks_left
@@ -51,6 +51,8 @@ def measure(
             windows_s += row["window_s"]
             report(done, len(todo), cell)
         wall_s = time.monotonic() - start
+        if plan.heads:
+            _heads(folder, cells, testbed)
         if plan.profile and plan.hosts:
             folder.log("no profile: perf is not run over SSH")
             print("no profile was recorded: perf is not run over SSH", file=sys.stderr)
@@ -66,6 +68,15 @@ def _testbed(plan: Plan, holder: str) -> Veth | Hosts:
     if plan.hosts:
         return Hosts(plan.hosts, plan.queue_size, holder, plan.generator)
     return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder, plan.generator)
+
+
+def _heads(folder: Folder, cells: list[Cell], testbed: Veth | Hosts) -> None:
+    """A run without them is still a run, as one without perf."""
+    try:
+        heads.measure(testbed, cells, folder.path / "heads.csv", folder.plan, folder.seed)
+    except RxbookError as error:
+        folder.log(f"no heads: {error}")
+        print(f"no skb heads were counted: {error}", file=sys.stderr)
 
 
 def _profile(folder: Folder, cells: list[Cell], testbed: Veth, report: Callable[[int, int], None]) -> None:

@@ -196,6 +196,9 @@ class Plan(BaseModel):
     profile_repeats: Whole = Field(
         3, ge=1, le=1000, description="such windows for each cell, in blocks as the others"
     )
+    heads: YesNo = Field(
+        False, description="count where skb heads come from, slab or NAPI cache, in windows of their own"
+    )
     call_graph: YesNo = Field(False, description="record call chains too, which costs the receiver time")
     functions: _axis(str, least=0) = Field(
         [], description="functions that the tables show, also as patterns; default: the largest"

@@ -12,7 +12,18 @@ import pandas as pd
 import pyperf
 from matplotlib.figure import Figure
 
-from rxbook import beside, figures, function_cycles, instructions, provenance, render, statistics, tables
+from rxbook import (
+    beside,
+    figures,
+    function_cycles,
+    heads,
+    instructions,
+    provenance,
+    render,
+    statistics,
+    tables,
+    words,
+)
 from rxbook.plan import Cell
 from rxbook.profile.bars import function_bars
 from rxbook.runs import Run
@@ -35,6 +46,7 @@ __all__ = [
 SHOWN = {
     "gro_on_off": ("gro", "size_csum", "noise"),
     "function_cycles": (*(f"functions_{number}" for number in range(1, 9)), "gro"),
+    "bulk_cache": ("gro", "heads", *(f"functions_{number}" for number in range(1, 9))),
 }
 """Tables that the terminal and report.txt show of a notebook's run; the page and the run's folder have all."""
 
@@ -66,7 +78,7 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
         gro = partial(
             instructions.gro_table, samples, source=source, guests=guests, order=list(run.plan.kernels)
         )
-        return {"gro": gro} | function_cycles.makers(run)
+        return {"gro": gro} | _heads(run) | function_cycles.makers(run)
     variants = None
     if guests:
         samples, variants = statistics.per_boot(samples), list(run.plan.kernels)
@@ -79,7 +91,14 @@ def _table_makers(run: Run) -> dict[str, Callable[[], Table]]:
     if run.plan.aa:
         found["noise"] = partial(tables.noise_table, samples, source=source)
     found["windows"] = partial(tables.windows_table, run.samples, source=source)
-    return found | function_cycles.makers(run) | beside.makers(run)
+    return found | _heads(run) | function_cycles.makers(run) | beside.makers(run)
+
+
+def _heads(run: Run) -> dict[str, Callable[[], Table]]:
+    counted = heads.load(run.path / "heads.csv")
+    order = list(run.plan.kernels) or words.variant_order(run.samples)
+    source = words.dated(run.source, run.samples)
+    return {"heads": partial(heads.table, counted, source=source, order=order)} if len(counted) else {}
 
 
 def table_of(run: Run, name: str) -> Table | None:

@@ -231,7 +231,9 @@ def scrub(path: Path, target: Path) -> None:
             record["parameters"]["hosts"] = "hosts.yaml"  # which is not shared
         write_json(target / name, {key: value for key, value in record.items() if key in SHARED})
     write_json(target / "host.json", provenance.scrub(json.loads((path / "host.json").read_text())))
-    (target / "samples.csv").write_text((path / "samples.csv").read_text())
+    for name in ("samples.csv", "heads.csv"):
+        if (path / name).exists():
+            (target / name).write_text((path / name).read_text())
     if (path / "profiles").exists():
         from rxbook.profile import record  # which the many that load a run need not import
 

@@ -53,6 +53,7 @@ NO_TABLE = {
     "size_csum": "one frame size and one UDP checksum: the first table says it all",
     "published": "no cell has a thread's traffic: cpumap, UDP of 64 bytes with a checksum, one flow, GRO off and on; "
     "or 64 flows of its four shapes, profiled",
+    "heads": "no skb heads were counted: measured with heads=False, or the kernel refused (see the run's log.txt)",
     "noise": "not measured: run again with aa=True",
 }
 
@@ -164,7 +165,7 @@ def show_table(run: Run, name: str) -> None:
     """
     table = report.table_of(run, name)
     if table is None:
-        print(INSTRUCTIONS if run.exact else NO_TABLE[name])
+        print(INSTRUCTIONS if run.exact and name != "heads" else NO_TABLE[name])
         return
     _show(table)
 

@@ -3,9 +3,9 @@
 port, which nothing else uses; then it ends the guest.
 
 A line is one of {"hello": facts of the kernel}, {"counted": ..., "index": place in the job's windows}, the same with
-"task" and "data" of a recording, {"kallsyms": ...}, {"error": text}, {"end": true}; files are packed. Everything is
-decided before the boot: where instructions are counted, a word from outside would come at another instruction each
-time.
+"heads" in place of "counted", or with "task" and "data" of a recording, {"kallsyms": ...}, {"error": text},
+{"end": true}; files are packed. Everything is decided before the boot: where instructions are counted, a word from
+outside would come at another instruction each time.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def measure(job: dict[str, Any], say: Callable[..., None]) -> None:
             else:
                 counted = pair.measure(cell, job["warmup_s"], job["window_s"])
             say(index=index, counted=counted)
+        if job["heads"]:
+            _count_heads(pair, job, say)
         if job["perf"]:
             _record_all(pair, job, say)
     finally:
@@ -110,6 +112,16 @@ def _counted(pair: Pair, packets: int) -> dict[str, float | None]:
     pair.sender.call("send_in_calls", calls=-(-packets // FRAMES_PER_CALL), each=FRAMES_PER_CALL)
     after = pair.receiver.call("counters")
     return {name: None if after[name] is None else after[name] - before[name] for name in after}
+
+
+def _count_heads(pair: Pair, job: dict[str, Any], say: Callable[..., None]) -> None:
+    """Where skb heads come from, for each cell."""
+    for index, fields in enumerate(job["windows"]):
+        cell = SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
+        pair.prepare(cell)
+        pair.receiver.call("count_heads", counting=True)
+        say(index=index, heads=instructions(pair, cell, job["packets"]))
+        pair.receiver.call("count_heads", counting=False)
 
 
 def _record_all(pair: Pair, job: dict[str, Any], say: Callable[..., None]) -> None:
@@ -202,10 +214,13 @@ def main() -> None:
 
 def _import_all() -> None:
     """What sender and receiver else import when they first need it, one after the other."""
+    import numpy  # makes frames
+
     from rxbook.generators import live_frames, pktgen, xdp_trafficgen
+    from rxbook.kernel import skb_heads
     from rxbook.receivers import RECEIVERS
 
-    assert live_frames and pktgen and xdp_trafficgen and RECEIVERS
+    assert numpy and live_frames and pktgen and xdp_trafficgen and skb_heads and RECEIVERS
 
 
 def _say_what_is_loaded() -> None:

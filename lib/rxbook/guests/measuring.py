@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rxbook import RxbookError
+from rxbook import RxbookError, heads
 from rxbook.generators import xdp_trafficgen
 from rxbook.guests import debian, kernels, qemu
 from rxbook.guests.kernels import Kernel
@@ -107,6 +107,9 @@ def measure(
             folder.add_to_host({"guests": about})
         elif "kallsyms" in told:
             (place / "kallsyms").write_bytes(_unpacked(told["kallsyms"]))
+        elif "heads" in told:
+            cell = job.windows[told["index"]][2]
+            heads.append(folder.path / "heads.csv", [heads.row(job.boot + 1, cell, told["heads"])])
         elif "data" in told:
             cell = job.windows[told["index"]][2]
             _keep_recording(place, f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, told, perf)
@@ -249,6 +252,7 @@ def _boot(
         "perf": perf,
         "programs": programs,
         "generator": plan.generator,
+        "heads": plan.heads and count == "instructions",
         "queue_size": plan.queue_size,
         "packets": PACKETS,
         "warmup_s": plan.warmup_s,

@@ -60,6 +60,7 @@ class Task:
         except RxbookError:  # most virtual machines
             self._cycles = None
         self._schedstat = CounterFile(f"/proc/{pid}/schedstat")
+        self._stat = CounterFile(f"/proc/{pid}/stat")
 
     def cpu_ns(self) -> int:
         """Time that the thread ran so far."""
@@ -73,12 +74,17 @@ class Task:
         """Time that the thread was ready so far, but its CPU was taken."""
         return int(self._schedstat.read().split()[1])
 
+    def sleeps(self) -> bool:
+        """Whether the thread waits for work; one whose CPU is taken by others does not."""
+        return self._stat.read().rpartition(")")[2].split()[0] in "SI"
+
     def close(self) -> None:
         """Let go of the thread."""
         self._clock.close()
         if self._cycles:
             self._cycles.close()
         self._schedstat.close()
+        self._stat.close()
 
 
 def ip_receives(snmp: str, snmp6: str) -> int:

@@ -6,6 +6,7 @@ Every attachment is a link: its file descriptor dies with the process, so a kill
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
@@ -14,6 +15,7 @@ import mmap
 import os
 import platform
 import struct
+from collections.abc import Iterator
 
 from rxbook import RxbookError
 
@@ -22,9 +24,12 @@ __all__ = [
     "BpfObject",
     "attach_netfilter",
     "attach_raw_tracepoint",
+    "attach_tracing",
     "attach_xdp",
+    "kernel_functions",
     "library",
     "run_live_frames",
+    "silence",
 ]
 
 LIBBPF_PACKAGES = "Debian: apt install libbpf1; Fedora: dnf install libbpf"
@@ -57,9 +62,12 @@ def library() -> ctypes.CDLL:
         ("bpf_object__find_program_by_name", pointer, [pointer, text]),
         ("bpf_object__find_map_fd_by_name", ctypes.c_int, [pointer, text]),
         ("bpf_object__find_map_by_name", pointer, [pointer, text]),
+        ("libbpf_set_print", pointer, [pointer]),
         ("bpf_program__fd", ctypes.c_int, [pointer]),
         ("bpf_program__set_type", ctypes.c_int, [pointer, ctypes.c_int]),
         ("bpf_program__set_expected_attach_type", ctypes.c_int, [pointer, ctypes.c_int]),
+        ("bpf_program__set_attach_target", ctypes.c_int, [pointer, ctypes.c_int, text]),
+        ("bpf_program__set_autoload", ctypes.c_int, [pointer, ctypes.c_bool]),
         ("bpf_map__set_max_entries", ctypes.c_int, [pointer, ctypes.c_uint32]),
         ("bpf_map__initial_value", pointer, [pointer, ctypes.POINTER(ctypes.c_size_t)]),
         ("bpf_map_update_elem", ctypes.c_int, [ctypes.c_int, pointer, pointer, ctypes.c_uint64]),
@@ -88,6 +96,16 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """libbpf says nothing on standard error meanwhile: for what may be refused."""
+    before = library().libbpf_set_print(None)
+    try:
+        yield
+    finally:
+        library().libbpf_set_print(before)
+
+
 class _OpenOptions(ctypes.Structure):
     """struct bpf_object_open_opts of bpf/libbpf.h, as far as it is used."""
 
@@ -95,7 +113,10 @@ class _OpenOptions(ctypes.Structure):
 
 
 class BpfObject:
-    """One compiled object of kernel/bpf, loaded. `rodata` fills its constants before the load."""
+    """One compiled object of kernel/bpf, loaded. `rodata` fills its constants before the load.
+
+    targets: the kernel function that each fentry or fexit program is for; one without is not loaded.
+    """
 
     def __init__(
         self,
@@ -103,6 +124,7 @@ class BpfObject:
         rodata: bytes = b"",
         program_types: dict[str, tuple[int, int]] | None = None,
         map_entries: dict[str, int] | None = None,
+        targets: dict[str, str | None] | None = None,
     ):
         self.name = name
         self._libbpf = library()
@@ -118,6 +140,12 @@ class BpfObject:
             handle = self._program(program)
             self._libbpf.bpf_program__set_type(handle, kind)
             self._libbpf.bpf_program__set_expected_attach_type(handle, attach)
+        for program, target in (targets or {}).items():
+            handle = self._program(program)
+            if target:
+                self._libbpf.bpf_program__set_attach_target(handle, 0, target.encode())
+            else:
+                self._libbpf.bpf_program__set_autoload(handle, False)
         for map_name, entries in (map_entries or {}).items():
             handle = self._libbpf.bpf_object__find_map_by_name(self._object, map_name.encode())
             self._libbpf.bpf_map__set_max_entries(handle, entries)
@@ -199,6 +227,25 @@ def attach_raw_tracepoint(program_fd: int, name: str) -> int:
     return _checked(
         library().bpf_raw_tracepoint_open(name.encode(), program_fd), f"cannot attach to tracepoint {name}"
     )
+
+
+def attach_tracing(program_fd: int, what: str) -> int:
+    """Attach a loaded fentry or fexit program to its function. Returns the link's file descriptor."""
+    return _checked(library().bpf_raw_tracepoint_open(None, program_fd), f"cannot trace {what}")
+
+
+def kernel_functions(*names: str) -> set[str]:
+    """Those of the names that the running kernel's BTF has as functions; none where it has no BTF."""
+    kind_function = 12
+    btf = library().btf__load_vmlinux_btf()
+    if not btf:
+        return set()
+    try:
+        return {
+            name for name in names if library().btf__find_by_name_kind(btf, name.encode(), kind_function) > 0
+        }
+    finally:
+        library().btf__free(btf)
 
 
 class TestRunOptions(ctypes.Structure):

@@ -30,7 +30,7 @@ __all__ = ["copy"]
 _NUMBERS_ALONE = (
     records.LOST, records.EXIT, records.THROTTLE, records.UNTHROTTLE, records.FORK, records.READ,
     records.LOST_SAMPLES, 14, 15, 16, 18,  # SWITCH, SWITCH_CPU_WIDE, NAMESPACES, BPF_EVENT
-    records.CALLCHAIN_DEFERRED, records.FINISHED_ROUND, records.ID_INDEX, 74, 79,  # CPU_MAP, TIME_CONV
+    records.FINISHED_ROUND, records.ID_INDEX, 74, 79,  # CPU_MAP, TIME_CONV
     82,  # FINISHED_INIT
 )  # fmt: skip
 """Records without names, copied as they are."""
@@ -107,7 +107,9 @@ class _Copy:
         self._data, self._file, self._endian = data, file, data.endian
         self._events = _of_one_length(data.events, data.endian)
         self._names = Names()
-        self._blanker = Blanker(self._events, data.endian)
+        mapped = (event for _, event in data.side_band if isinstance(event, records.Mapping))
+        user = ((m.start, m.end) for m in mapped if m.pid != records.KERNEL_PID)
+        self._blanker = Blanker(self._events, data.endian, user)
         self._tails = {_tail(event) for event in self._events}
         self._features: dict[int, bytes] = {}
         self._left_out: Counter[str] = Counter()
@@ -168,6 +170,9 @@ class _Copy:
         """The record as it can be shared, or nothing. struct.error where it is damaged."""
         if kind == records.SAMPLE:
             self._blanker.blank(record)
+            yield record
+        elif kind == records.CALLCHAIN_DEFERRED:
+            self._blanker.blank_deferred(record)
             yield record
         elif kind == records.COMM:
             yield self._renamed(record, 16, self._names.comm(records.text(record[16:])))

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Blank what samples hold of a user's memory: stacks, registers, raw data of tracepoints, traces.
 
+A chain of callers in user space holds it, too: where a program has no frame pointers, the kernel takes words of its
+stack for return addresses. Only those that point into what was mapped are kept.
+
 The order of a sample's fields is that of perf_event_open(2), "PERF_RECORD_SAMPLE".
 """
 
 from __future__ import annotations
 
+import bisect
 import struct
+from collections.abc import Iterable
 
 from rxbook import RxbookError
 from rxbook.profile import headers
@@ -16,7 +21,11 @@ RAW, BRANCH_STACK, REGS_USER, STACK_USER, WEIGHT, DATA_SRC = (1 << bit for bit i
 TRANSACTION, REGS_INTR, PHYS_ADDR, AUX, CGROUP = (1 << bit for bit in range(17, 22))
 DATA_PAGE, CODE_PAGE, WEIGHT_STRUCT = (1 << bit for bit in range(22, 25))
 _KNOWN = (1 << 25) - 1
-_MEMORY = RAW | REGS_USER | STACK_USER | REGS_INTR | AUX
+_MEMORY = headers.CALLCHAIN | RAW | REGS_USER | STACK_USER | REGS_INTR | AUX
+_CONTEXT_MAX, _USER_CONTEXTS = (
+    (1 << 64) - 4095,
+    {(1 << 64) - 512, (1 << 64) - 2560},
+)  # PERF_CONTEXT_(GUEST_)USER
 _HW_INDEX, _COUNTERS = 1 << 17, 1 << 19
 _TRACEPOINT = 2
 _COMMON = 8
@@ -31,8 +40,8 @@ _BEFORE_ID = headers.IP | headers.TID | headers.TIME | headers.ADDR
 class Blanker:
     """Blanks the samples of a file's events."""
 
-    def __init__(self, events: list[Event], endian: str) -> None:
-        """RxbookError where samples have fields that are not known here."""
+    def __init__(self, events: list[Event], endian: str, mapped: Iterable[tuple[int, int]]) -> None:
+        """mapped: (start, end) of user-space mappings. RxbookError where samples have fields not known here."""
         for event in events:
             unknown = event.sample_type & ~_KNOWN
             if unknown:
@@ -41,7 +50,8 @@ class Blanker:
                     "cannot be scrubbed"
                 )
         self._endian = endian
-        self._layouts = [_Layout(event, endian) for event in events]
+        self._callers = _Callers(endian, mapped)
+        self._layouts = [_Layout(event, endian, self._callers) for event in events]
         self._by_id = {
             number: layout
             for event, layout in zip(events, self._layouts, strict=True)
@@ -65,9 +75,41 @@ class Blanker:
             layout = found
         layout.blank(record)
 
+    def blank_deferred(self, record: bytearray) -> None:
+        """Blank a record of callers that came after their sample: u64 cookie, u64 nr, u64 ips[nr]. See `blank`."""
+        (number,) = struct.unpack_from(f"{self._endian}Q", record, 16)
+        self._callers.blank(record, 24, number, True)
+
+
+class _Callers:
+    """Addresses of callers in user space; the first of a chain is where the program was."""
+
+    def __init__(self, endian: str, mapped: Iterable[tuple[int, int]]) -> None:
+        self._endian, self._starts, self._ends = endian, [], []
+        for start, end in sorted(mapped):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def blank(self, record: bytearray, at: int, number: int, user: bool = False) -> None:
+        """Zero those that point to nothing mapped. user: the chain has no mark of where user space begins."""
+        first = user
+        for place, address in enumerate(struct.unpack_from(f"{self._endian}{number}Q", record, at)):
+            if address >= _CONTEXT_MAX:
+                first = user = address in _USER_CONTEXTS
+            elif first:
+                first = False
+            elif user:
+                found = bisect.bisect_right(self._starts, address) - 1
+                if found < 0 or address >= self._ends[found]:
+                    _zero(record, at + 8 * place, 8)
+
 
 class _Layout:
-    def __init__(self, event: Event, endian: str) -> None:
+    def __init__(self, event: Event, endian: str, callers: _Callers) -> None:
+        self._callers = callers
         attribute = event.attribute.ljust(112, b"\0")
         self.sample_type, self._read_format = event.sample_type, event.read_format
         self._branches, regs_user = struct.unpack_from(f"{endian}QQ", attribute, 72)
@@ -85,7 +127,9 @@ class _Layout:
         if has & headers.READ:
             at += self._read_size(record, at)
         if has & headers.CALLCHAIN:
-            at += 8 + 8 * self._get("Q", record, at)
+            number = self._get("Q", record, at)
+            self._callers.blank(record, at + 8, number)
+            at += 8 + 8 * number
         if has & RAW:
             size = self._get("I", record, at)
             kept = min(self._raw_kept, size)

@@ -70,6 +70,7 @@ class Receiver:
         self._receivers: dict[str, Any] = {}
         self._receiver: Any = None
         self._task: counters.Task | None = None
+        self._heads: Any = None
         self._filters: tuple[int, ...] = ()
 
     def connect(self, name: str, cpu: int) -> dict[str, str]:
@@ -145,12 +146,21 @@ class Receiver:
             "run_delay_ns": self._task.waited_ns(),
             "pressure_us": counters.pressure_us(files["pressure"].read()) if files["pressure"] else None,
             "steal_s": counters.steal_s(files["stat"].read(), self._device.cpu),
+            **(self._heads.read() if self._heads else {}),
         }
 
     def counters(self) -> dict[str, float | None]:
         """All counters, once what was sent is received."""
         self._wait_until_quiet()
         return self._count()
+
+    def count_heads(self, counting: bool) -> None:
+        """Count where heads of skbs come from, in the windows from now on, or no longer."""
+        from rxbook.kernel.skb_heads import SkbHeads
+
+        if self._heads:
+            self._heads.close()
+        self._heads = SkbHeads(self._device.cpu) if counting else None
 
     def capture(self, limit: int) -> None:
         """Keep the next `limit` frames instead of receiving."""
@@ -175,7 +185,7 @@ class Receiver:
     def _wait_until_quiet(self) -> None:
         """Queues hold TCP segments after the sender stopped; none may be answered with a reset."""
         before = None
-        while (now := self._receiver.frames()) != before:
+        while (now := self._receiver.frames()) != before or not self._task.sleeps():
             before = now
             time.sleep(0.005)
 
