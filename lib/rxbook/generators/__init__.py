@@ -3,7 +3,7 @@
 
 A generator has `load(spec, macs)`, `start()`, `stop()`, `send(count)` and `send_in_calls(calls, each)` as LiveFrames has
 them, and `printed_pps`, the rate that it prints of its last `start` to `stop`, frames per second, or None. Its module
-has `check(spec, veth)` for the frames that it cannot send, and `require()` for a machine on which it cannot run.
+has `check(spec, veth)` for the frames that it cannot send, and `trouble()` for a machine on which it cannot run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from rxbook import RxbookError
+
 if TYPE_CHECKING:
     from rxbook.frames import FrameSpec
 
-__all__ = ["GENERATORS", "check", "on_device", "require"]
+__all__ = ["GENERATORS", "check", "on_device", "require", "trouble"]
 
 GENERATORS = {"live_frames": "LiveFrames", "pktgen": "Pktgen", "xdp_trafficgen": "XdpTrafficgen"}
 """What `generator` may be, and the class in the module of that name."""
@@ -30,7 +32,14 @@ def check(generator: str, spec: FrameSpec, veth: bool) -> None:
 def require(generator: str) -> None:
     """Raise RxbookError, with what to do, where this machine has not what a generator needs."""
     if generator != "live_frames":  # whose needs are those of all runs
-        _module(generator).require()
+        wrong, remedy = trouble(generator)
+        if wrong:
+            raise RxbookError(f"generator={generator}: {wrong}. {remedy}")
+
+
+def trouble(generator: str) -> tuple[str, str]:
+    """Why a generator other than live_frames cannot run on this machine, and what to do; both empty where it can."""
+    return _module(generator).trouble()
 
 
 def on_device(generator: str, *arguments: Any) -> Any:

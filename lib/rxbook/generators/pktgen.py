@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rxbook import RxbookError, frames
 
-__all__ = ["Pktgen", "Result", "check", "forget", "require", "result"]
+__all__ = ["Pktgen", "Result", "check", "forget", "result", "trouble"]
 
 PLACE = Path("/proc/net/pktgen")
 REMEDY = "as root: modprobe pktgen; a kernel of your own needs CONFIG_NET_PKTGEN"
@@ -61,10 +61,9 @@ def result(text: str) -> Result | None:
     return Result(usec / 1e6, sent, length, pps, errors)
 
 
-def require() -> None:
-    """Raise RxbookError where this kernel has no pktgen loaded."""
-    if not PLACE.is_dir():
-        raise RxbookError(f"generator=pktgen: not loaded in this kernel; {REMEDY}")
+def trouble() -> tuple[str, str]:
+    """What is wrong and what to do where this kernel has no pktgen loaded; else both empty."""
+    return ("", "") if PLACE.is_dir() else ("this kernel has it not loaded", REMEDY)
 
 
 def check(spec: frames.FrameSpec, veth: bool) -> None:
@@ -103,7 +102,6 @@ class Pktgen:
     """Sends the frames of a FrameSpec out of one device, from one CPU, until told to stop."""
 
     def __init__(self, device: str, cpu: int):
-        require()
         self._device, self._control = PLACE / device, PLACE / "pgctrl"
         held = sorted({path.name for path in PLACE.iterdir()} - {"pgctrl", device} - _threads())
         if held:  # pgctrl starts all at once

@@ -20,7 +20,7 @@ from typing import IO
 from rxbook import RxbookError, frames
 from rxbook.kernel import lifetime
 
-__all__ = ["XdpTrafficgen", "check", "program", "rate", "require"]
+__all__ = ["XdpTrafficgen", "check", "program", "rate", "trouble"]
 
 PROGRAM = "xdp-trafficgen"
 PACKAGES = "Debian 13 or newer: apt install xdp-tools; Fedora: dnf install xdp-tools"
@@ -49,23 +49,32 @@ def rate(text: str, seconds: float) -> float | None:
 
 def program() -> str:
     """Its path; raises RxbookError where it is not installed."""
-    path = shutil.which(PROGRAM, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+    path = _path()
     if path is None:
-        raise RxbookError(f"generator=xdp_trafficgen: no {PROGRAM} here. {PACKAGES}")
+        raise RxbookError(f"generator=xdp_trafficgen: {PROGRAM} is not installed. {PACKAGES}")
     return path
 
 
-def require() -> None:
-    """Raise RxbookError where it is not here, is too old, or does not run on this kernel."""
-    if "--pkt-size" not in _told(program(), "udp", "--help")[1]:
-        raise RxbookError(f"generator=xdp_trafficgen: this {PROGRAM} knows no --pkt-size. {PACKAGES}")
-    status, said = _told(program(), "probe")
+def _path() -> str | None:
+    return shutil.which(PROGRAM, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+
+
+def trouble() -> tuple[str, str]:
+    """What is wrong and what to do where it is not here, is too old, or does not run on this kernel; else both empty."""
+    path = _path()
+    if path is None:
+        return "not installed", PACKAGES
+    if "--pkt-size" not in _told(path, "udp", "--help")[1]:
+        return "this one is too old, it knows no --pkt-size", PACKAGES
+    if os.geteuid() != 0:
+        return "installed, but cannot be tried by this user", "run as root (sudo)"
+    status, said = _told(path, "probe")
+    if "xdp_redirect_map_err" in said:
+        return "it needs a tracepoint that this kernel has no more (xdp_redirect_map_err)", "use xdp-tools 1.6"
     if status:
         why = said.strip().splitlines() or [f"status {status}"]
-        hint = ""
-        if "xdp_redirect_map_err" in said:
-            hint = ": this kernel has no such tracepoint any more, xdp-tools 1.6 does without"
-        raise RxbookError(f"generator=xdp_trafficgen: {why[0].strip()}{hint}")
+        return f"it says: {why[-1].strip()}", "use a newer xdp-tools, and Linux 5.18 or newer"
+    return "", ""
 
 
 def _told(*command: str) -> tuple[int, str]:

@@ -52,15 +52,18 @@ BOOT_LIMIT_S, WINDOW_LIMIT_S = 240, 60
 def find_kernels(plan: Plan) -> dict[str, Kernel]:
     """The kernels of a plan by label; a Debian kernel that the store lacks is fetched.
 
-    Raises RxbookError where one is not known.
+    Raises RxbookError where one is not known, or lacks what the plan's generator needs.
     """
     found = {}
+    if plan.generator == "xdp_trafficgen":
+        xdp_trafficgen.program()  # this machine's comes along
     for label, name in plan.kernels.items():
         known = {kernel.label for kernel in kernels.known()}
         if name.startswith(debian.PREFIX) and name not in known:
             print(f"{name}: fetched from Debian's mirror, once", flush=True)
             debian.fetch(name, name)
         found[label] = kernels.find(name)
+        found[label].modules(_wanted(plan))
     return found
 
 
@@ -87,8 +90,6 @@ def measure(
     total, done, start = len(boots) * len(cells) * per_boot, 0, time.monotonic()
 
     perf = None if kvm else _perf(folder)
-    for kernel in found.values():
-        kernel.modules(_wanted(plan))  # refuses here what it has not, before anything boots
     programs = (perf or [])[:1]
     if plan.generator == "xdp_trafficgen":
         programs.append(xdp_trafficgen.program())
