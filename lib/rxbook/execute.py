@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from rxbook import RxbookError, doctor, heads, notebooks, progress, runs
+from rxbook import RxbookError, doctor, generators, heads, notebooks, progress, runs
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, Plan, make_plan
 from rxbook.profile import record
@@ -123,6 +123,7 @@ def _announce(path: Path, plan: Plan) -> None:
         if not able:
             print(doctor.instead(reasons), file=sys.stderr)
             return
+        generators.require(plan.generator)
         lock = Lock(
             path.name
         )  # tried here, as starting the notebook costs CPU time that the other run would see
