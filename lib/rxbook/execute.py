@@ -86,7 +86,7 @@ def _announce(path: Path, plan: Plan) -> None:
     per_block = len(plan.cells(release))
     blocks = len(runs.blocks_left(path, plan, per_block))
     seconds = blocks * per_block * (plan.window_s + plan.warmup_s)
-    profiles = (plan.profile and not plan.hosts) * plan.profile_repeats * per_block
+    profiles = plan.profile * plan.profile_repeats * per_block
     seconds += profiles * (plan.profile_s + plan.warmup_s + record.LEAD_S)
     recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
     print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "

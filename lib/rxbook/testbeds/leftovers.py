@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
+from rxbook.kernel import perf_tool
 from rxbook.testbeds.lock import lock_path
 
 __all__ = ["delete_recordings", "remove", "sweep"]
@@ -52,10 +53,10 @@ def _end_orphans() -> list[str]:
 
 
 def delete_recordings() -> list[str]:
-    """Folders in which the pyperf hook of a process recorded that was killed since."""
+    """Folders in which a process recorded with perf that was killed since."""
     deleted = []
-    for folder in Path(tempfile.gettempdir()).glob("rxbook-hook-*"):
-        pid = folder.name.split("-")[2]
+    for folder in Path(tempfile.gettempdir()).glob(f"{perf_tool.FOLDERS}*"):
+        pid = folder.name.removeprefix(perf_tool.FOLDERS).partition("-")[0]
         if not Path("/proc", pid).exists() and folder.lstat().st_uid == os.geteuid():
             shutil.rmtree(folder, ignore_errors=True)
             deleted.append(f"deleted {folder}")
