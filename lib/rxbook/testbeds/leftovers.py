@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -15,8 +14,9 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
+from rxbook import RxbookError
 from rxbook.kernel import perf_tool
-from rxbook.testbeds.lock import lock_path
+from rxbook.testbeds.lock import Lock
 
 __all__ = ["delete_recordings", "remove", "sweep"]
 
@@ -25,12 +25,15 @@ OUR_DEVICES = re.compile(r"rxb[0-9a-f]{6}[rspq]")
 
 def sweep() -> list[str]:
     """Remove leftovers and say what was removed. What belongs to a run that is going on stays."""
-    with open(lock_path(), "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return ["a run is going on: nothing was touched"]
+    lock = Lock("rxbook clean")
+    try:
+        lock.acquire()
+    except RxbookError:
+        return ["a run is going on: nothing was touched"]
+    try:
         return remove()
+    finally:
+        lock.release()
 
 
 def remove() -> list[str]:
