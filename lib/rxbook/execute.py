@@ -99,7 +99,7 @@ def estimate_s(plan: Plan) -> float:
 
 
 def _profiles(plan: Plan, per_block: int) -> int:
-    return (plan.profile and not plan.hosts) * plan.profile_repeats * per_block
+    return plan.profile * plan.profile_repeats * per_block
 
 
 def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:

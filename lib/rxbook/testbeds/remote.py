@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ class Sender(roles.Sender):
 
     def connect(self, name: str, cpu: int, generator: str) -> None:
         """Make ready to send."""
-        index = socket.if_nametoindex(name)
+        self._name, index = name, socket.if_nametoindex(name)
         if generator != "live_frames":
             generators.require(generator)
             self._generator = generators.on_device(generator, name, cpu)
@@ -54,6 +55,14 @@ class Sender(roles.Sender):
         with namespaces.aside():
             parking = namespaces.parking_devices("rxbooks")
             self._generator = LiveFrames(index, cpu, parking)
+
+    def start(self) -> None:
+        """Begin to send."""
+        if not interface.takes_redirected(self._name):
+            raise RxbookError(
+                f"{self._name} sends nothing that XDP redirects to it: take a device whose driver does (ndo_xdp_xmit)"
+            )
+        super().start()
 
     def load(self, frame: str, slots: str, header_bytes: int, offset: int, words: int) -> None:
         """Choose the frames by the parts of a frames.Ring; bytes as hexadecimal digits."""
@@ -98,23 +107,24 @@ def main(config: str, connection: str) -> None:
         name = _checked(asked, connection)
         _take_lock(lock, asked["holder"])
         settings = interface.Settings(name)
-        facts = {
-            "mac": interface.mac(name),
-            "host": provenance.host() | {"interface": ethtool.describe(name) | settings.features_on()},
-        }
+        device = ethtool.describe(name) | settings.features_on()
+        device |= {key: asked[key] for key in ("cpu", "irq_cpus")}
+        facts = {"mac": interface.mac(name), "host": provenance.host() | {"interface": device}}
     except RxbookError as error:
         _say([0, str(error), None])
         return
     _say([0, None, facts])
-    child = os.fork()
-    if child == 0:
-        _be(asked["role"], name, asked["silence_s"])
-    _guard(child)
+    with tempfile.TemporaryDirectory(prefix="rxbook-") as tempfile.tempdir:  # of the child, however that ends
+        child = os.fork()
+        if child == 0:
+            _be(asked["role"], name, asked["silence_s"])
+        _guard(child)
     pktgen.forget(asked["cpu"], name)
     addresses = ADDRESSES if asked["role"] == "receiver" else {}
     for failed in settings.restore(list(addresses), list(addresses.values())):
         with contextlib.suppress(OSError):
             print(TROUBLE + failed, file=sys.stderr, flush=True)
+    lock.release()
 
 
 def _checked(asked: dict[str, Any], connection: str) -> str:
