@@ -47,6 +47,41 @@ def run(
 
 
 @app.command()
+def batch(
+    file: Annotated[Path, typer.Argument(help="a YAML file: notebooks with grids of parameters")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and the time it takes")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="run everything once more, into new folders")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="run failed items once more")] = False,
+    stop_on_error: Annotated[
+        bool, typer.Option("--stop-on-error", help="end at the first that fails")
+    ] = False,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler, to run on its workers")
+    ] = None,
+    local_cluster: Annotated[
+        bool, typer.Option("--local-cluster", help="the same with workers of this machine")
+    ] = False,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Run many notebooks, each into a run folder; what is done already is not run again."""
+    try:
+        from rxbook.batch import cluster as workers
+        from rxbook.batch import local
+
+        options = (dry_run, again, retry_failed, stop_on_error)
+        if cluster or local_cluster:
+            status = workers.run(file, runs_dir, cluster, local.Options(*options))
+        else:
+            status = local.run(file, runs_dir, local.Options(*options))
+    except KeyboardInterrupt as stop:  # here, as typer would end without a word
+        print(f"\nrxbook: interrupted{stop}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    raise typer.Exit(status)
+
+
+@app.command()
 def series(
     tree: Annotated[Path, typer.Option(help="a git repository of the kernel; its checkout stays as it is")],
     base: Annotated[str, typer.Option(metavar="COMMIT", help="what the series starts from, or LABEL=COMMIT")],
@@ -129,6 +164,13 @@ def perf(
     ] = None,
     inlined: Annotated[str, typer.Option(help="shown, apart from their callers, or hidden")] = "shown",
     form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    together: Annotated[
+        bool, typer.Option("--sum", help="all files as one profile, counted side by side")
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="with --sum: a Dask scheduler, to count on its workers"),
+    ] = None,
     folded: Annotated[bool, typer.Option("--folded", help="stacks for flamegraph.pl and its kin")] = False,
     speedscope: Annotated[bool, typer.Option("--speedscope", help="JSON for speedscope.app")] = False,
     firefox: Annotated[bool, typer.Option("--firefox", help="JSON for profiler.firefox.com")] = False,
@@ -155,7 +197,18 @@ def perf(
     else:
         from rxbook.profile import show
 
-        print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
+        options = (top, only, by, event, children, kallsyms, form, debug or (), inlined)
+        if cluster and not together:
+            raise RxbookError("--cluster goes with --sum: one file is read faster here")
+        if together:
+            gc.enable()
+        if cluster:
+            from rxbook.batch import cluster as workers
+
+            with workers.executor(cluster) as executor:
+                print(show.files(files, *options, together, executor), end="")
+        else:
+            print(show.files(files, *options, together), end="")
 
 
 def _instead_of_the_table(context: typer.Context) -> str | None:

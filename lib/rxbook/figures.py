@@ -48,10 +48,10 @@ def png(figure: Figure) -> bytes:
     return small.getvalue()
 
 
-def _figure(height_in: float, samples: pd.DataFrame, source: str) -> Figure:
-    """An empty figure that says what all cells share, and whence the samples come."""
+def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str) -> Figure:
+    """An empty figure that says what all cells share, and whence the samples come; about: machine, kernel, n."""
     shown = words.marked(words.dated(source, samples))
-    lines = [piece for line in (shown, _common(samples)) for piece in textwrap.wrap(line, LINE)]
+    lines = [piece for line in (shown, _common(samples), about) for piece in textwrap.wrap(line, LINE)]
     room = 0.3 + 0.17 * len(lines)  # inches; the layout knows nothing of a title's frame
     figure = Figure(figsize=(WIDTH_IN, height_in + room), dpi=DPI, layout="constrained")
     top = 1 - room / (height_in + room)
@@ -70,14 +70,14 @@ def _common(samples: pd.DataFrame) -> str:
     return f"{first['variant']}: {said}" if samples["variant"].nunique() == 1 else said
 
 
-def gro_bars(samples: pd.DataFrame, *, source: str = "measured") -> Figure:
+def gro_bars(samples: pd.DataFrame, *, source: str = "measured", about: str = "") -> Figure:
     """Mpps with GRO off and on, one pair of bars for each traffic and variant, with 95 % intervals."""
     groups = [
         (_group_label(samples, windows, name), gro_effect(windows[windows["variant"] == name]))
         for _, windows in words.shapes(samples)
         for name in words.variant_order(windows)
     ]
-    figure = _figure(1.2 + 0.5 * max(1, len(groups)), samples, source)
+    figure = _figure(1.2 + 0.5 * max(1, len(groups)), samples, source, about)
     axes = figure.add_subplot()
     for position, (_, effect) in enumerate(groups):
         _bar(axes, position - BAR / 2, effect.off, effect.off_segs, GRO_COLOURS["off"])
@@ -118,7 +118,7 @@ def _bar(axes: Axes, position: float, found: Interval | None, segs: float, colou
     axes.annotate(label, (end, position), (5, 0), textcoords="offset points", va="center", fontsize=8)
 
 
-def window_strip(samples: pd.DataFrame, *, source: str = "measured") -> Figure:
+def window_strip(samples: pd.DataFrame, *, source: str = "measured", about: str = "") -> Figure:
     """Mpps of every window over time, so that drift, slow windows and flags are seen.
 
     One panel for each traffic, one colour for each variant and GRO setting; flagged windows by their mark.
@@ -127,7 +127,7 @@ def window_strip(samples: pd.DataFrame, *, source: str = "measured") -> Figure:
     panels = list(words.shapes(samples))
     columns = 1 if len(panels) <= 3 else 2
     rows = max(1, math.ceil(len(panels) / columns))
-    figure = _figure(1.0 + (2.2 if columns == 1 else 1.5) * rows, samples, source)
+    figure = _figure(1.0 + (2.2 if columns == 1 else 1.5) * rows, samples, source, about)
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten()
     colours = _cell_colours(samples)
     for axes, (shape, windows) in zip(grid, panels, strict=False):

@@ -183,7 +183,8 @@ def _notes(
     yield from (words.RECEIVERS[name] for name in sorted(samples["receiver"].unique()))
     yield from words.fates(samples)
     yield "segs: frames per skb; 1.0: GRO merged nothing. Frame sizes include the 4-byte FCS."
-    yield (f"QEMU counts (icount), CPU {guests['cpu']}, 1 CPU, {guests['packets']} frames a window, "
+    yield (f"QEMU counts (icount), CPU {guests['cpu']}, 1 CPU, {guests['packets']} frames a window, sent by "
+           f"{words.senders(samples)}, "
            f"{samples['boot'].nunique()} boots of each kernel.")  # fmt: skip
     yield from releases(guests, order)
 

@@ -15,6 +15,7 @@ from rxbook.plan import Cell, Plan
 from rxbook.profile.record import profile_cells
 from rxbook.runs import Folder, blocks_left
 from rxbook.testbeds.hosts import Hosts
+from rxbook.testbeds.pair import Pair
 from rxbook.testbeds.veth import Veth
 
 __all__ = ["IDLE_LIMIT", "MIN_FRAMES", "common_row", "measure", "window_row"]
@@ -53,10 +54,7 @@ def measure(
         wall_s = time.monotonic() - start
         if plan.heads:
             _heads(folder, cells, testbed)
-        if plan.profile and plan.hosts:
-            folder.log("no profile: perf is not run over SSH")
-            print("no profile was recorded: perf is not run over SSH", file=sys.stderr)
-        elif plan.profile:
+        if plan.profile:
             _profile(folder, cells, testbed, report_profiles)
     if plan.hosts:
         folder.add_to_host(testbed.host)  # again, as it has the devices' counters now
@@ -66,11 +64,11 @@ def measure(
 
 def _testbed(plan: Plan, holder: str) -> Veth | Hosts:
     if plan.hosts:
-        return Hosts(plan.hosts, plan.queue_size, holder)
-    return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder)
+        return Hosts(plan.hosts, plan.queue_size, holder, plan.generator)
+    return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder, plan.generator)
 
 
-def _heads(folder: Folder, cells: list[Cell], testbed: Veth | Hosts) -> None:
+def _heads(folder: Folder, cells: list[Cell], testbed: Pair) -> None:
     """A run without them is still a run, as one without perf."""
     try:
         heads.measure(testbed, cells, folder.path / "heads.csv", folder.plan, folder.seed)
@@ -79,7 +77,7 @@ def _heads(folder: Folder, cells: list[Cell], testbed: Veth | Hosts) -> None:
         print(f"no skb heads were counted: {error}", file=sys.stderr)
 
 
-def _profile(folder: Folder, cells: list[Cell], testbed: Veth, report: Callable[[int, int], None]) -> None:
+def _profile(folder: Folder, cells: list[Cell], testbed: Pair, report: Callable[[int, int], None]) -> None:
     """A run without perf is still a run: it says what is missing."""
     try:
         profile_cells(testbed, cells, folder.path / "profiles", folder.plan, folder.seed, report)
@@ -101,12 +99,13 @@ def window_row(cell: Cell, counted: dict[str, float | None], plan: Plan) -> dict
     """A window's row of samples.csv, without block and order, from the changes of the counters in it."""
     window_ns, received = counted["clock_ns"], counted["frames"]
     window_s = window_ns / 1e9
-    pressure = counted["pressure_us"]
+    pressure, printed_pps = counted["pressure_us"], counted.get("sender_pps")
     row = {
         "mpps": received / window_s / 1e6,
         "ns_per_packet": counted["cpu_ns"] / received if received else None,
         "cycles_per_packet": counted["cycles"] / received if received and counted["cycles"] else None,
         "offered_mpps": counted["offered_frames"] / window_s / 1e6,
+        "sender_mpps": printed_pps / 1e6 if printed_pps else None,
         "receiver_busy": counted["cpu_ns"] / window_ns,
         "receiver_idle": max(0.0, 1 - (counted["cpu_ns"] + counted["run_delay_ns"]) / window_ns),
         "cpu_pressure": None if pressure is None else pressure / 1e6 / window_s,

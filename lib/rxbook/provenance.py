@@ -65,6 +65,8 @@ PUBLISHED: dict[str, set[str] | None] = {
         "channels",
         "features_on",
         "counters",
+        "cpu",
+        "irq_cpus",
     },
 }
 """Keys of a host record that may leave the machine, each with its inner keys that may (None: all)."""

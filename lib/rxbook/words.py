@@ -36,6 +36,12 @@ RECEIVERS = {
     "stack": "stack: no redirect, GRO runs in the NAPI of the receiving device.",
 }
 
+GENERATORS = {
+    "live_frames": "live frames (BPF_PROG_RUN)",
+    "pktgen": "pktgen",
+    "xdp_trafficgen": "xdp-trafficgen",
+}
+
 
 def shapes(samples: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Each traffic shape (see SHAPE) with its windows in time order: plain frames first, sorted by its columns."""
@@ -75,6 +81,10 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
             "rx-udp-gro-forwarding off" if udp and cell["rx_udp_gro_forwarding"] == "off" else "",
         ),
         ({"rx_gro_list"}, "rx-gro-list on" if cell["rx_gro_list"] == "on" else ""),
+        (
+            {"generator"},
+            "" if cell["generator"] == "live_frames" else f"sent by {GENERATORS[cell['generator']]}",
+        ),
         ({"drop_tcp"}, "" if udp or cell["drop_tcp"] else "TCP not dropped"),
     ]
     return ", ".join(said for columns, said in parts if said and columns & set(fields))
@@ -176,8 +186,13 @@ def _setting(samples: pd.DataFrame) -> str:
     blocks = len(number_runs(samples)[["run", "block"]].drop_duplicates())
     return (
         f"Frame sizes include the 4-byte FCS. {len(samples)} windows of {samples['window_s'].median():.2g} s "
-        f"in {blocks} block{'s' if blocks != 1 else ''}."
+        f"in {blocks} block{'s' if blocks != 1 else ''}, sent by {senders(samples)}."
     )
+
+
+def senders(samples: pd.DataFrame) -> str:
+    """The generators that sent."""
+    return ", ".join(GENERATORS[name] for name in sorted(samples["generator"].unique()))
 
 
 def left_out(samples: pd.DataFrame, value: str) -> str:

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import queue
 import random
@@ -15,20 +13,22 @@ import re
 import shutil
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from rxbook import RxbookError, heads
+from rxbook.generators import xdp_trafficgen
 from rxbook.guests import debian, kernels, qemu
 from rxbook.guests.kernels import Kernel
 from rxbook.kernel import probes
 from rxbook.measure import common_row, window_row
 from rxbook.plan import Cell, Plan
+from rxbook.profile import record
 from rxbook.runs import Folder, boots_left
 from rxbook.testbeds.lock import Lock
+from rxbook.testbeds.processes import unpacked
 
 __all__ = ["BOOTS", "PACKETS", "find_kernels", "instruction_row", "measure"]
 
@@ -51,15 +51,18 @@ BOOT_LIMIT_S, WINDOW_LIMIT_S = 240, 60
 def find_kernels(plan: Plan) -> dict[str, Kernel]:
     """The kernels of a plan by label; a Debian kernel that the store lacks is fetched.
 
-    Raises RxbookError where one is not known.
+    Raises RxbookError where one is not known, or lacks what the plan's generator needs.
     """
     found = {}
+    if plan.generator == "xdp_trafficgen":
+        xdp_trafficgen.program()  # this machine's comes along
     for label, name in plan.kernels.items():
         known = {kernel.label for kernel in kernels.known()}
         if name.startswith(debian.PREFIX) and name not in known:
             print(f"{name}: fetched from Debian's mirror, once", flush=True)
             debian.fetch(name, name)
         found[label] = kernels.find(name)
+        found[label].modules(_wanted(plan))
     return found
 
 
@@ -86,6 +89,9 @@ def measure(
     total, done, start = len(boots) * len(cells) * per_boot, 0, time.monotonic()
 
     perf = None if kvm else _perf(folder)
+    programs = (perf or [])[:1]
+    if plan.generator == "xdp_trafficgen":
+        programs.append(xdp_trafficgen.program())
 
     lock = Lock(folder.path.name)
     lock.acquire()
@@ -94,19 +100,22 @@ def measure(
         own = [cell for cell in cells if cell.variant == label]
         windows = list(_windows(boot, own, per_boot, folder.seed if kvm else None))
         jobs.append(Job(boot, label, found[label], windows))
-    for job, told in _told(jobs, plan, count, perf):
+    for job, told in _told(jobs, plan, count, perf, programs):
         place = folder.path / "profiles" / facts[job.label]["number"]
         if isinstance(told, qemu.Boot):
             _note(folder, job, told, facts[job.label])
             folder.add_to_host({"guests": about})
         elif "kallsyms" in told:
-            (place / "kallsyms").write_bytes(_unpacked(told["kallsyms"]))
+            (place / "kallsyms").write_bytes(unpacked(told["kallsyms"]))
         elif "heads" in told:
             cell = job.windows[told["index"]][2]
             heads.append(folder.path / "heads.csv", [heads.row(job.boot + 1, cell, told["heads"])])
         elif "data" in told:
             cell = job.windows[told["index"]][2]
-            _keep_recording(place, f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, told, perf)
+            place.mkdir(parents=True, exist_ok=True)  # each kernel has one, as its symbols are its own
+            record.keep(
+                place / f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, perf, told["counted"], told
+            )
         else:
             block, order, cell = job.windows[told["index"]]
             counted = told["counted"]
@@ -133,7 +142,7 @@ class Job:
 
 
 def _told(
-    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None
+    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None, programs: list[str]
 ) -> Iterator[tuple[Job, dict[str, Any] | qemu.Boot]]:
     """Boot all, and give what each guest tells as it comes, at last how it ended.
 
@@ -145,7 +154,8 @@ def _told(
 
     def work(job: Job) -> None:
         try:
-            told.put((job, _boot(job, plan, count, perf, lambda message: told.put((job, message)), stop)))
+            ended = _boot(job, plan, count, perf, programs, lambda message: told.put((job, message)), stop)
+            told.put((job, ended))
         except Exception as error:
             told.put((job, error))
 
@@ -220,22 +230,19 @@ def _perf(folder: Folder) -> list[str] | None:
     ]
 
 
-def _keep_recording(place: Path, name: str, cell: Cell, told: dict[str, Any], perf: list[str] | None) -> None:
-    """As `rxbook.profile.record` does on this machine; each kernel has a folder, as its symbols are its own."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.data").write_bytes(_unpacked(told["data"]))
-    about = {"cell": cell.model_dump(), "argv": perf, "task": told["task"], "counted": told["counted"]}
-    (place / f"{name}.json").write_text(json.dumps(about) + "\n")
+def _wanted(plan: Plan) -> list[str]:
+    """The modules that only some runs load."""
+    return ["pktgen"] * (plan.generator == "pktgen")
 
 
-def _unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
-
-
-def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Callable, stop: int) -> qemu.Boot:
+def _boot(
+    job: Job, plan: Plan, count: str, perf: list[str] | None, programs: list[str], report: Callable, stop: int
+) -> qemu.Boot:
     told = {
         "count": count,
         "perf": perf,
+        "programs": programs,
+        "generator": plan.generator,
         "heads": plan.heads and count == "instructions",
         "queue_size": plan.queue_size,
         "packets": PACKETS,
@@ -248,8 +255,9 @@ def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Call
     }
     limit_s = BOOT_LIMIT_S + len(job.windows) * WINDOW_LIMIT_S
     kernel = job.kernel
+    modules = kernel.modules(_wanted(plan))
     return qemu.boot(
-        kernel.image, told, kernel.modules(), kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
+        kernel.image, told, modules, kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
     )
 
 

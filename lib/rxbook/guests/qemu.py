@@ -82,7 +82,7 @@ def boot(
     with contextlib.ExitStack() as held:
         archive = os.memfd_create("initramfs", 0)
         held.callback(os.close, archive)
-        for part in initramfs.archive(job, modules, job["perf"][0] if job.get("perf") else None):
+        for part in initramfs.archive(job, modules, tuple(job.get("programs", ()))):
             _write(archive, part)
         console, console_in = os.pipe()
         results, results_in = os.pipe()

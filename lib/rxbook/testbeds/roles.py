@@ -8,12 +8,13 @@ import os
 import struct
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
-from rxbook import RxbookError, frames
-from rxbook.kernel import counters, libbpf, lifetime, namespaces
-from rxbook.kernel.offloads import Offloads
-from rxbook.testbeds.processes import serve, sleep_until
+from rxbook import RxbookError, frames, generators
+from rxbook.kernel import counters, libbpf, lifetime, namespaces, perf_tool
+from rxbook.kernel.offloads import Offloads, compute_checksums
+from rxbook.testbeds.processes import packed, serve, sleep_until
 
 __all__ = ["Receiver", "Sender", "run"]
 
@@ -21,13 +22,16 @@ __all__ = ["Receiver", "Sender", "run"]
 class Sender:
     """Stands in a namespace of its own and sends the frames it is told to."""
 
-    def connect(self, name: str, peer: str, peer_pid: int, cpu: int) -> None:
+    def connect(self, name: str, peer: str, peer_pid: int, cpu: int, generator: str) -> None:
         """Make the veth pair, our end set up, the other in the namespace of process `peer_pid`."""
-        from rxbook.generators.live_frames import LiveFrames
-
         namespaces.connect_veth(name, frames.SENDER_MAC, peer, frames.RECEIVER_MAC, peer_pid)
         ifindex = namespaces.set_address(name, [f"{frames.SENDER_IP4}/24", f"{frames.SENDER_IP6}/64"])
-        self._generator = LiveFrames(ifindex, cpu, namespaces.parking_devices(name))
+        if generator == "live_frames":
+            self._generator = generators.on_device(generator, ifindex, cpu, namespaces.parking_devices(name))
+        else:
+            # an skb's checksum would be left to the device, and veth leaves it to nobody
+            compute_checksums(name)
+            self._generator = generators.on_device(generator, name, cpu)
 
     def load(self, spec: dict[str, Any]) -> None:
         """Choose the frames, by the fields of a FrameSpec."""
@@ -42,6 +46,10 @@ class Sender:
         start = time.monotonic()
         self._generator.stop()
         return time.monotonic() - start
+
+    def printed_pps(self) -> float | None:
+        """The rate that the generator printed of what it sent last, frames per second."""
+        return self._generator.printed_pps
 
     def send(self, count: int) -> float:
         """Send `count` frames and return the seconds they took."""
@@ -64,6 +72,7 @@ class Receiver:
         self._receiver: Any = None
         self._task: counters.Task | None = None
         self._heads: Any = None
+        self._recording: perf_tool.Recording | None = None
         self._filters: tuple[int, ...] = ()
 
     def connect(self, name: str, cpu: int) -> dict[str, str]:
@@ -154,6 +163,32 @@ class Receiver:
         if self._heads:
             self._heads.close()
         self._heads = SkbHeads(self._device.cpu) if counting else None
+
+    def perf_command(self) -> list[str]:
+        """The command that records this receiver's CPU, as `perf_tool.record_command`."""
+        return perf_tool.record_command(str(self._device.cpu))
+
+    def start_recording(self, argv: list[str]) -> None:
+        """Record from now on; what perf needs on disk lies in a temporary folder."""
+        self._folder = perf_tool.temporary_folder()
+        place = Path(self._folder.name)
+        try:
+            self._recording = perf_tool.Recording(argv, place / "perf.data", place)
+            self._recording.control.obey("enable")
+        except RxbookError:
+            self._folder.cleanup()
+            raise
+
+    def stop_recording(self) -> dict[str, str]:
+        """End the recording. Returns the name of the thread that receives, `task`, and perf.data, `data`, packed."""
+        with self._folder:
+            self._recording.stop()
+            data = packed(Path(self._folder.name, "perf.data").read_bytes())
+        return {"task": Path(f"/proc/{self._receiver.pid}/comm").read_text().strip(), "data": data}
+
+    def kallsyms(self) -> str:
+        """The kernel's symbols now, packed."""
+        return packed(Path("/proc/kallsyms").read_bytes())
 
     def capture(self, limit: int) -> None:
         """Keep the next `limit` frames instead of receiving."""
