@@ -82,6 +82,40 @@ def batch(
 
 
 @app.command()
+def series(
+    tree: Annotated[Path, typer.Option(help="a git repository of the kernel; its checkout stays as it is")],
+    base: Annotated[str, typer.Option(metavar="COMMIT", help="what the series starts from, or LABEL=COMMIT")],
+    at: Annotated[str, typer.Option(metavar="COMMIT,COMMIT", help="points of the series, each so too")],
+    config: Annotated[str, typer.Option(help="a .config, or small: what the receive path needs")] = "small",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter, as of rxbook run")
+    ] = None,
+    notebook: Annotated[str, typer.Option(help="what is run when all are built")] = "gro_on_off",
+    jobs: Annotated[int | None, typer.Option(min=1, help="of make; default: one for each CPU")] = None,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Build the kernel at points of a patch series, and compare these as guests in one table."""
+    from rxbook import execute
+    from rxbook.guests import kernels, qemu
+    from rxbook.guests import series as builds
+
+    try:
+        given = _parse(settings or [])
+        if "variants" in given:
+            raise RxbookError("the points of the series are the variants: leave --set variants out")
+        points = builds.points(tree, [base, *at.split(",")])
+        given["variants"] = ",".join(point.label for point in points)
+        execute.planned(notebook, given)  # a wrong parameter is told before minutes of make
+        qemu.require()
+        for kernel in builds.build(tree, points, config, jobs or len(os.sched_getaffinity(0))):
+            print(kernels.line(kernel))
+    except KeyboardInterrupt:
+        print("\nrxbook: interrupted; what was built stays, the same command goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    run(notebook, [f"{name}={value}" for name, value in given.items()], runs_dir=runs_dir)
+
+
+@app.command()
 def parameters() -> None:
     """List the parameters that --set and the notebooks take."""
     from rxbook.plan import Plan, allowed

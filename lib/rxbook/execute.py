@@ -18,7 +18,7 @@ from rxbook.profile import record
 from rxbook.testbeds import hosts
 from rxbook.testbeds.lock import Lock
 
-__all__ = ["START_S", "estimate_s", "into", "run"]
+__all__ = ["START_S", "estimate_s", "into", "planned", "run"]
 
 # jsonschema, which papermill and nbconvert import, compiles a grammar of IRIs on import: 1.6 s for a check
 # that no notebook needs. It goes without where that package is missing.
@@ -38,13 +38,10 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
     source = notebooks.find(notebook)
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
     if resume is None:
-        declared = notebooks.declared(notebook)
         if given.get("hosts"):  # the notebook runs elsewhere
             given = given | {"hosts": str(Path(given["hosts"]).absolute())}
-        inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
-        asked = {name: value for name, value in given.items() if name not in inputs}
-        defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
-        path, plan = folder / runs.new_name(notebook), make_plan(defaults | asked)
+        inputs, plan = planned(notebook, given)
+        path = folder / runs.new_name(notebook)
     else:
         inputs, (path, plan) = {}, _to_resume(runs.find(resume, folder).absolute(), given)
         given = plan.model_dump()
@@ -58,6 +55,18 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
         _execute(source, path, plan, given)
         _write_page(path)
     _conclude(path, notebook)
+
+
+def planned(notebook: str, given: dict[str, str]) -> tuple[dict[str, str], Plan]:
+    """What a notebook shows instead of measuring, if anything, and its plan with these parameters.
+
+    Raises RxbookError where there is no such notebook, or a parameter is wrong.
+    """
+    declared = notebooks.declared(notebook)
+    inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
+    asked = {name: value for name, value in given.items() if name not in inputs}
+    defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
+    return inputs, make_plan(defaults | asked)
 
 
 def into(notebook: str, path: Path, given: dict[str, object]) -> None:

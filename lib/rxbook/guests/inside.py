@@ -145,7 +145,7 @@ def kernel() -> dict[str, Any]:
         "kernel_version": facts.kernel_version(),
         "cmdline": facts.cmdline(),
         "mitigations": facts.mitigations(),
-        "disks": os.listdir("/sys/block"),
+        "disks": os.listdir("/sys/block") if os.path.exists("/sys/block") else [],
         "network_devices": os.listdir("/sys/class/net"),
     }
 
