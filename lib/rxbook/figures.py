@@ -24,7 +24,7 @@ from rxbook import words
 from rxbook.statistics import EXCLUDING_FLAGS, Interval, has_flag, number_runs
 from rxbook.tables import gro_effect
 
-__all__ = ["gro_bars", "png", "window_strip"]
+__all__ = ["COLOURS", "gro_bars", "png", "titled", "window_strip"]
 
 WIDTH_IN = 8.0
 DPI = 100
@@ -50,13 +50,17 @@ def png(figure: Figure) -> bytes:
 
 def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str) -> Figure:
     """An empty figure that says what all cells share, and whence the samples come; about: machine, kernel, n."""
-    shown = words.marked(words.dated(source, samples))
-    lines = [piece for line in (shown, _common(samples), about) for piece in textwrap.wrap(line, LINE)]
+    return titled(height_in, words.marked(words.dated(source, samples)), _common(samples), about)
+
+
+def titled(height_in: float, source: str, *said: str) -> Figure:
+    """An empty figure below these words; the source is framed where it does not say "measured"."""
+    lines = [piece for line in (source, *said) for piece in textwrap.wrap(line, LINE)]
     room = 0.3 + 0.17 * len(lines)  # inches; the layout knows nothing of a title's frame
     figure = Figure(figsize=(WIDTH_IN, height_in + room), dpi=DPI, layout="constrained")
     top = 1 - room / (height_in + room)
     figure.get_layout_engine().set(h_pad=0.06, w_pad=0.06, rect=(0, 0, 1, top))
-    framed = {} if shown.startswith("measured") else {"bbox": NOTICE, "fontweight": "bold"}
+    framed = {} if source.startswith("measured") else {"bbox": NOTICE, "fontweight": "bold"}
     title = figure.suptitle("\n".join(lines), y=(1 + top) / 2, va="center", fontsize=10, **framed)
     title.set_in_layout(False)
     return figure
