@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -28,6 +29,7 @@ WIDTHS = ("A", "B", "B - A, as wide as A", "B - A, as wide as B")
 NO_PROFILE = "no profile of these cells: measured with profile=false, or without the perf tool"
 NO_CHAINS = "no call chains were recorded: functions alone; measure with call_graph=true for a flame graph"
 ROWS = 1000
+TITLE = 100  # characters of a line above the flame graph
 
 
 class Pair:
@@ -92,8 +94,10 @@ class Pair:
             with flame.batch_update():
                 flame.data = []
                 flame.add_trace(flame_pictures.trace(frame, self._unit()))
-                flame.layout.title.text = f"{self.caption(width)}<br>{words.marked(self._view.source)}"
-                flame.layout.height = 130 + 22 * (1 + max(map(len, frame.index)))
+                lines = textwrap.wrap(self.caption(width), TITLE)
+                flame.layout.title.text = "<br>".join([*lines, words.marked(self._view.source)])
+                flame.layout.margin.t = 40 + 16 * len(lines)
+                flame.layout.height = 90 + 16 * len(lines) + 22 * (1 + max(map(len, frame.index)))
 
         def refresh() -> None:
             self._look()
@@ -141,23 +145,26 @@ class Pair:
         """The same with a number in each column: one row per function."""
         frame = self.table().frame
         frame = frame[frame["row"] == "function"]
-        costs = [name for name in ("ns", "cycles", "instructions") if f"{name}_per_packet" in frame]
+        units = [name for name in ("ns", "cycles", "instructions") if f"{name}_per_packet" in frame]
+        costs = [name for name in units if frame[f"{name}_per_packet"].notna().any()]
         names = list(dict.fromkeys(frame["column"]))
         by_function = frame.set_index(["function", "dso"])
         sides = [by_function[by_function["column"] == name] for name in names]
         columns = {}
-        for name, side in zip(names, sides, strict=True):
-            columns[f"{name}: % of samples"] = side["share_percent"].round(2)
         for unit in costs:
             for name, side in zip(names, sides, strict=True):
-                columns[f"{name}: {unit} per packet"] = side[f"{unit}_per_packet"].round(2)
+                columns[f"{name}, {unit}"] = side[f"{unit}_per_packet"]
         if len(sides) == 2:
-            unit, measure = (
-                (f"{costs[0]} per packet", f"{costs[0]}_per_packet") if costs else ("points", "share_points")
-            )
-            columns[f"change, {unit}"] = sides[1][f"{measure}_vs_first"].round(2)
-            columns["shown to differ"] = sides[1][f"{measure}_differs"].map({True: "yes", False: "~"})
-        return pd.DataFrame(columns).reset_index()
+            unit, measure = (costs[0], f"{costs[0]}_per_packet") if costs else ("points", "share_points")
+            columns[f"change, {unit}"] = sides[1][f"{measure}_vs_first"]
+            columns["shown"] = sides[1][f"{measure}_differs"].map({True: "yes", False: "~"})
+        for name, side in zip(names, sides, strict=True):
+            columns[f"{name}, %"] = side["share_percent"]
+        for name, side in zip(names, sides, strict=True):
+            if side["children_percent"].notna().any():
+                columns[f"{name}, % with callees"] = side["children_percent"]
+        found = pd.DataFrame(columns).round(2).reset_index()
+        return found[[name for name in found if name != "dso"] + ["dso"]]
 
     def nodes(self, width: str) -> pd.DataFrame:
         """The nodes of a flame graph of WIDTHS."""
@@ -181,10 +188,16 @@ class Pair:
 
     def caption(self, width: str) -> str:
         """What a flame graph shows, in words."""
-        a, b = self._choice["A"], self._choice["B"]
-        said = {WIDTHS[0]: a, WIDTHS[1]: b, WIDTHS[2]: f"{b} against {a}, as wide as {a}"}
+        a, b = (self._cells[self._choice[side]].model_dump() for side in ("A", "B"))
+        apart = [name for name in a if a[name] != b[name]]
+        common = words.named(a, [name for name in a if name not in (*apart, "variant")])
+        first, second = (words.named(cell, apart) or "the same" for cell in (a, b))
+        said = {WIDTHS[0]: first, WIDTHS[1]: second}.get(width, f"{second} against {first}")
+        drawn = {WIDTHS[2]: f", drawn as wide as {first}", WIDTHS[3]: f", drawn as wide as {second}"}.get(
+            width, ""
+        )
         chains = any(len(stack) > 1 for stack in self.nodes(width).index)
-        return said.get(width, f"{b} against {a}, as wide as {b}") + ("" if chains else f" ({NO_CHAINS})")
+        return f"{said}{drawn}; {common}" + ("" if chains else f" ({NO_CHAINS})")
 
     def figure(self, width: str) -> Figure | None:
         """A flame graph as a picture."""
@@ -197,7 +210,7 @@ class Pair:
 TABLE = {
     "classes": "display compact nowrap",
     "buttons": ["copyHtml5", "csvHtml5"],
-    "order": [[2, "desc"]],
+    "order": [[1, "desc"]],
     "lengthMenu": [15, 50, 200],
     "maxBytes": 0,
 }
@@ -205,5 +218,6 @@ LAYOUT = {
     "paper_bgcolor": "rgba(0,0,0,0)",
     "margin": {"l": 4, "r": 4, "t": 60, "b": 30},
     "font": {"color": "#808080", "size": 12},
-    "title": {"font": {"size": 13}},
+    "title": {"font": {"size": 13}, "yref": "container", "y": 0.98, "yanchor": "top"},
+    "autosize": True,
 }

@@ -13,6 +13,9 @@ import traitlets
 
 __all__ = ["Chooser", "CopyButton", "choosers", "filters", "saving"]
 
+MARKS = {True: "check", False: ""}
+"""The icon of a button that is pressed, of one that is not."""
+
 NARROW = ipywidgets.Layout(width="auto")
 
 
@@ -47,13 +50,19 @@ def filters(
     """A row of buttons for each column; `changed` is called with the pressed values by column."""
     rows: dict[str, list[tuple[Any, ipywidgets.ToggleButton]]] = {}
 
-    def pressed(_: Any) -> None:
+    def pressed(change: Any) -> None:
+        change["owner"].icon = MARKS[change["new"]]
         changed({name: [value for value, button in row if button.value] for name, row in rows.items()})
 
     for name, values in axes.items():
         there = set(shown[name])
         rows[name] = [
-            (value, ipywidgets.ToggleButton(value in there, description=str(value), layout=NARROW))
+            (
+                value,
+                ipywidgets.ToggleButton(
+                    value in there, description=str(value), icon=MARKS[value in there], layout=NARROW
+                ),
+            )
             for value in values
         ]
         for _, button in rows[name]:

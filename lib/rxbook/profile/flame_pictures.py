@@ -25,7 +25,9 @@ GREY, OTHER = "#B8B8B8", "#D8D2C4"
 FAMILY_COLOURS = dict(
     zip(FAMILIES, ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#F0E442", "#D55E00"), strict=True)
 )
-LESS, MORE = "#0072B2", "#D55E00"
+LESS, MORE = "#4C9FD4", "#E8853D"
+SIGNS = {LESS: "- ", MORE: "+ "}
+"""Before a name, so that less and more are told apart in grey, too."""
 ROW_IN, LETTER_IN = 0.2, 0.065
 """Inches: the height of a row of the picture, and the width of a letter."""
 
@@ -44,10 +46,19 @@ def _colours(frame: pd.DataFrame) -> list[str]:
     return [next((colour for colour, matches in families if matches(name)), OTHER) for name in frame["name"]]
 
 
+def _labels(frame: pd.DataFrame) -> list[str]:
+    if "change" not in frame:
+        return frame["name"].tolist()
+    return [
+        (SIGNS[MORE if change > 0 else LESS] if shown else "") + name
+        for name, change, shown in zip(frame["name"], frame["change"], frame["differs"], strict=True)
+    ]
+
+
 def key(frame: pd.DataFrame) -> dict[str, str]:
     """What the colours say: word by colour."""
     if "change" in frame:
-        return {LESS: "costs less", MORE: "costs more", GREY: "no difference shown"}
+        return {LESS: "- less", MORE: "+ more", GREY: "no difference shown"}
     present = set(_colours(frame))
     return {c: name for name, c in FAMILY_COLOURS.items() if c in present} | {OTHER: "other functions"}
 
@@ -71,7 +82,7 @@ def trace(frame: pd.DataFrame, unit: str) -> go.Icicle:
         ]
         hints = [f"{hint}<br>B - A: {change}" for hint, change in zip(hints, said, strict=True)]
     return go.Icicle(
-        ids=ids, parents=parents, labels=frame["name"].tolist(), values=frame["own"].tolist(), branchvalues="remainder",
+        ids=ids, parents=parents, labels=_labels(frame), values=frame["own"].tolist(), branchvalues="remainder",
         marker={"colors": _colours(frame), "line": {"width": 0.5, "color": "#FFFFFF"}},
         text=hints, hovertemplate="%{label}<br>%{text}<extra></extra>", textinfo="label", sort=False,
         textfont={"color": "#1A1A1A"}, tiling={"orientation": "v", "flip": "y"}, pathbar={"side": "bottom"},
@@ -82,7 +93,8 @@ def figure(frame: pd.DataFrame, unit: str, title: str, *, source: str) -> Figure
     """The same as a picture 800 pixels wide; names that do not fit are left out."""
     depth = max(map(len, frame.index), default=0) + 1
     lines = [piece for line in (words.marked(source), title) for piece in textwrap.wrap(line, figures.LINE)]
-    room, foot = 0.3 + 0.17 * len(lines), 0.75
+    words_of = key(frame)
+    room, foot = 0.3 + 0.17 * len(lines), 0.55 + 0.2 * -(-len(words_of) // 4)
     height = depth * ROW_IN + room + foot
     drawn = Figure(figsize=(figures.WIDTH_IN, height), dpi=figures.DPI)
     framed = {} if source.startswith("measured") else {"bbox": figures.NOTICE, "fontweight": "bold"}
@@ -91,7 +103,7 @@ def figure(frame: pd.DataFrame, unit: str, title: str, *, source: str) -> Figure
     whole = float(frame["value"].iloc[0]) if len(frame) else 1.0
     starts: dict[Stack, float] = {(): 0.0}
     ends: dict[Stack, float] = {(): 0.0}
-    for colour, (stack, row) in zip(_colours(frame), frame.iterrows(), strict=True):
+    for colour, name, (stack, row) in zip(_colours(frame), _labels(frame), frame.iterrows(), strict=True):
         if stack:
             starts[stack] = ends[stack] = ends[stack[:-1]]
             ends[stack[:-1]] += row["value"]
@@ -99,7 +111,7 @@ def figure(frame: pd.DataFrame, unit: str, title: str, *, source: str) -> Figure
         axes.add_patch(Rectangle(place, row["value"], 1, facecolor=colour, edgecolor="white", linewidth=0.5))
         fits = int(row["value"] / whole * 0.96 * figures.WIDTH_IN / LETTER_IN)
         if fits >= 3:
-            name = row["name"] if len(row["name"]) <= fits else row["name"][: fits - 2] + ".."
+            name = name if len(name) <= fits else name[: fits - 2] + ".."
             axes.text(
                 place[0] + 0.003 * whole, place[1] + 0.5, name, fontsize=7, va="center", parse_math=False
             )
@@ -109,6 +121,6 @@ def figure(frame: pd.DataFrame, unit: str, title: str, *, source: str) -> Figure
     axes.spines[["top", "left", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
     axes.xaxis.label.set_fontsize(9)
-    handles = [Rectangle((0, 0), 1, 1, facecolor=colour, label=said) for colour, said in key(frame).items()]
+    handles = [Rectangle((0, 0), 1, 1, facecolor=colour, label=said) for colour, said in words_of.items()]
     drawn.legend(handles=handles, loc="lower center", ncols=4, fontsize=8, frameon=False)
     return drawn
