@@ -128,7 +128,7 @@ def test_filters_leave_cells(folder, show, left):
 
 def test_a_filter_that_fits_nothing_is_refused(folder):
     frame = data.windows(data.opened(["first"], folder))
-    with pytest.raises(RxbookError, match="show=frame_siz: no such column; did you mean frame_size?"):
+    with pytest.raises(RxbookError, match=r"show=frame_siz: no such column; did you mean frame_size\?"):
         data.select(frame, {"frame_siz": [64]})
     with pytest.raises(RxbookError, match="show=frame_size=65: not measured; there is 64, 1518"):
         data.select(frame, {"frame_size": [65]})
