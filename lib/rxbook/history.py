@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as arrow
 from pyarrow import csv, dataset
 
-from rxbook import RxbookError, provenance, runs
+from rxbook import provenance, runs
 from rxbook.plan import Cell
 from rxbook.statistics import AA_NAMES, LIMITED, has_flag, mean_intervals, per_boot, usable
 

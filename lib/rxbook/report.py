@@ -42,6 +42,7 @@ __all__ = [
     "table_of",
     "tables_named",
     "tables_of",
+    "write_figure",
     "write_files",
 ]
 
@@ -173,17 +174,22 @@ def _bars(made: dict[str, Table]) -> dict[str, Figure]:
     return {name: function_bars(table) for name, table in made.items() if name.startswith("functions")}
 
 
-def write_files(folder: Path, made: dict[str, Table], drawn: dict[str, Figure]) -> None:
+def write_files(folder: Path, made: Mapping[str, Table], drawn: Mapping[str, Figure]) -> None:
     """Write tables as text, Markdown, HTML and CSV, and figures as PNG and SVG, by the names of their files."""
     runs.make_folder(folder)
     for name, table in made.items():
-        for ending, write in (
+        for ending, form in (
             ("txt", render.text), ("md", render.markdown), ("html", render.html), ("csv", render.csv),
         ):  # fmt: skip
-            (folder / f"{name}.{ending}").write_text(write(table))
+            (folder / f"{name}.{ending}").write_text(form(table))
     for name, figure in drawn.items():
-        (folder / f"{name}.png").write_bytes(figures.png(figure))
-        figure.savefig(folder / f"{name}.svg")
+        write_figure(folder, name, figure)
+
+
+def write_figure(folder: Path, name: str, figure: Figure) -> None:
+    """Write a figure as PNG and SVG."""
+    (folder / f"{name}.png").write_bytes(figures.png(figure))
+    figure.savefig(folder / f"{name}.svg")
 
 
 def pyperf_suite(

@@ -218,7 +218,7 @@ def mean_interval(values: Any) -> Interval:
 
 
 def mean_intervals(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of many cells that have as many windows each, none missing, one cell in each row: centres, lows, highs."""
+    """The same of many cells, one in each row, with as many windows each, none missing: centres, lows, highs."""
     with np.errstate(divide="ignore"):
         return _limits(*_drift(np.log(values)))
 

@@ -90,6 +90,13 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
     return ", ".join(said for columns, said in parts if said and columns & set(fields))
 
 
+def named(cell: Mapping[str, Any], fields: Collection[str]) -> str:
+    """What these fields of a cell say, variant and GRO first: `patch 3, GRO on, 64-byte frames`."""
+    said = [str(cell["variant"])] if "variant" in fields else []
+    said += [f"GRO {cell['gro']}"] if "gro" in fields else []
+    return ", ".join(filter(None, [*said, traffic(cell, fields)]))
+
+
 def short_traffic(cell: Mapping[str, Any]) -> str:
     """`64 x IP/IP/UDP`, as the threads name it: flows, and the headers from outside in."""
     headers = {"4in4": "IP/IP", "4in6": "IPv6/IP", "6in6": "IPv6/IPv6"}
