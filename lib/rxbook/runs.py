@@ -171,7 +171,7 @@ def read_samples(path: Path) -> pd.DataFrame:
     missing = {name: [""] for name in COLUMNS if TYPES.get(name) is not str}
     found = pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
     found = found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
-    found["generator"] = found["generator"].fillna("live_frames")  # no other was there then
+    found["generator"] = found["generator"].astype(object).fillna("live_frames")  # no other was there then
     return found
 
 
