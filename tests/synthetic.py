@@ -24,6 +24,7 @@ DEFAULT_CELL = {
     "rx_udp_gro_forwarding": "on",
     "rx_gro_list": "off",
     "drop_tcp": True,
+    "generator": "live_frames",
 }
 OFFERED_MPPS = 2.5
 DRIFT_SD = 0.126  # with a memory of 5 s: 12 % between windows 3 s apart

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from rxbook import doctor
+from rxbook.generators import pktgen, xdp_trafficgen
 from rxbook.kernel import facts, probes
 
 LIB = str(Path(facts.__file__).resolve().parents[2])
 
 NAMES = [
     "Python", "root", "libbpf", "BTF", "live frames", "veth, native XDP", "threaded NAPI", "cpumap",
-    "GRO in cpumap", "netfilter BPF link", "perf tool", "cycle counter", "CPUs", "CPU isolation", "governor",
-    "turbo", "SMT", "other load",
+    "GRO in cpumap", "netfilter BPF link", "pktgen", "xdp_trafficgen", "perf tool",
+    "cycle counter", "CPUs", "CPU isolation", "governor", "turbo", "SMT", "other load",
 ]  # fmt: skip
 
 GOOD = doctor.Findings(
@@ -36,6 +37,7 @@ GOOD = doctor.Findings(
     virtualised=False,
     pressure=0.0,
     steal=0.0,
+    generators={"pktgen": ("", ""), "xdp_trafficgen": ("", "")},
 )
 
 
@@ -164,6 +166,18 @@ def test_a_kernel_without_gro_in_cpumap_can_still_run():
             {"btf": {"cpumap_gro": True, "netfilter_link": False}},
             "warn",
             "drop_tcp=false",
+        ),
+        (
+            "pktgen",
+            {"generators": {**GOOD.generators, "pktgen": ("not loaded", pktgen.REMEDY)}},
+            "missing",
+            "modprobe pktgen",
+        ),
+        (
+            "xdp_trafficgen",
+            {"generators": {**GOOD.generators, "xdp_trafficgen": ("not installed", xdp_trafficgen.PACKAGES)}},
+            "missing",
+            "apt install xdp-tools",
         ),
         ("perf tool", {"perf": None}, "missing", "linux-perf"),
         ("cycle counter", {"cycle_counter": "this machine has none"}, "warn", "PMU"),

@@ -283,6 +283,7 @@ OTHER = {
     "shapes": "ip-udp,ipip-udp", "profile": False, "profile_s": 2, "profile_repeats": 4, "heads": True,
     "call_graph": True, "variant": "v", "variants": "debian:6.12", "count": "instructions", "boots": 3,
     "sender_cpu": 2, "receiver_cpu": 3, "queue_size": 1024, "hosts": "hosts.yaml",
+    "generator": "pktgen",
 }  # fmt: skip
 
 

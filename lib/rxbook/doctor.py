@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, Literal
 
+from rxbook import generators
 from rxbook.kernel import facts, perf_events, probes
 from rxbook.kernel.libbpf import LIBBPF_PACKAGES
 
@@ -44,7 +45,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What was seen, before any verdict. The texts of probes are empty where the thing works."""
+    """What was seen, before any verdict. The texts of probes and generators are empty where the thing works."""
 
     python: tuple[int, ...]
     root: bool
@@ -60,6 +61,7 @@ class Findings:
     virtualised: bool | None
     pressure: float | None
     steal: float | None
+    generators: dict[str, tuple[str, str]]
 
 
 def gather() -> Findings:
@@ -80,6 +82,7 @@ def gather() -> Findings:
         first_core=facts.same_core(cpus["usable"][0]),
         smt=facts.smt(),
         virtualised=facts.virtualised(),
+        generators={name: generators.trouble(name) for name in ("pktgen", "xdp_trafficgen")},
     )
 
 
@@ -177,6 +180,21 @@ def _netfilter(seen: Findings) -> Check:
     return _by_btf(seen, "netfilter BPF link", "netfilter_link", lacking, remedy)
 
 
+def _generator(seen: Findings, name: str) -> Check:
+    wrong, remedy = seen.generators[name]
+    if not wrong:
+        return Check(name, "ok", "can send (generator=" + name + ")")
+    return Check(name, "missing", f"{wrong}; only generator={name} needs it", remedy)
+
+
+def _pktgen(seen: Findings) -> Check:
+    return _generator(seen, "pktgen")
+
+
+def _xdp_trafficgen(seen: Findings) -> Check:
+    return _generator(seen, "xdp_trafficgen")
+
+
 def _perf(seen: Findings) -> Check:
     if seen.perf:
         return Check("perf tool", "ok", seen.perf)
@@ -254,7 +272,7 @@ def _load(seen: Findings) -> Check:
 
 ROWS: tuple[Callable[[Findings], Check], ...] = (
     _python, _root, _libbpf, _btf, _live_frames, _veth, _threaded_napi, _cpumap, _cpumap_gro, _netfilter,
-    _perf, _cycle_counter, _cpus, _isolation, _governor, _turbo, _smt, _load,
+    _pktgen, _xdp_trafficgen, _perf, _cycle_counter, _cpus, _isolation, _governor, _turbo, _smt, _load,
 )  # fmt: skip
 
 

@@ -64,8 +64,8 @@ def measure(
 
 def _testbed(plan: Plan, holder: str) -> Veth | Hosts:
     if plan.hosts:
-        return Hosts(plan.hosts, plan.queue_size, holder)
-    return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder)
+        return Hosts(plan.hosts, plan.queue_size, holder, plan.generator)
+    return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder, plan.generator)
 
 
 def _heads(folder: Folder, cells: list[Cell], testbed: Pair) -> None:
@@ -99,12 +99,13 @@ def window_row(cell: Cell, counted: dict[str, float | None], plan: Plan) -> dict
     """A window's row of samples.csv, without block and order, from the changes of the counters in it."""
     window_ns, received = counted["clock_ns"], counted["frames"]
     window_s = window_ns / 1e9
-    pressure = counted["pressure_us"]
+    pressure, printed_pps = counted["pressure_us"], counted.get("sender_pps")
     row = {
         "mpps": received / window_s / 1e6,
         "ns_per_packet": counted["cpu_ns"] / received if received else None,
         "cycles_per_packet": counted["cycles"] / received if received and counted["cycles"] else None,
         "offered_mpps": counted["offered_frames"] / window_s / 1e6,
+        "sender_mpps": printed_pps / 1e6 if printed_pps else None,
         "receiver_busy": counted["cpu_ns"] / window_ns,
         "receiver_idle": max(0.0, 1 - (counted["cpu_ns"] + counted["run_delay_ns"]) / window_ns),
         "cpu_pressure": None if pressure is None else pressure / 1e6 / window_s,

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from rxbook import RxbookError, frames
+from rxbook import RxbookError, frames, generators
 
 __all__ = ["INPUTS", "MIN_BLOCKS", "NOT_MEASURED", "Cell", "Plan", "allowed", "make_plan"]
 
@@ -122,6 +122,7 @@ class Cell(BaseModel):
     rx_udp_gro_forwarding: Literal["off", "on"]
     rx_gro_list: Literal["off", "on"]
     drop_tcp: bool
+    generator: str = "live_frames"  # which runs had that did not say
 
     @property
     def frame_spec(self) -> frames.FrameSpec:
@@ -171,6 +172,11 @@ class Plan(BaseModel):
     shapes: _axis(Literal["ip-udp", "ipip-udp", "ip-tcp", "ipip-tcp"], least=0) = Field(
         [],
         description="in place of protocol, encap and rx_gro_list: the traffic of the GRO flush-check thread",
+    )
+
+    generator: Literal["live_frames", "pktgen", "xdp_trafficgen"] = Field(
+        "live_frames",
+        description="who sends: BPF_PROG_RUN, the kernel's pktgen, or xdp-trafficgen (docs/generators.md)",
     )
 
     # the receiver's offloads and filter
@@ -251,6 +257,7 @@ class Plan(BaseModel):
         cells = [self._cell(*values) for values in axes]
         for cell in cells:
             frames.check(cell.frame_spec)
+            generators.check(cell.generator, cell.frame_spec, veth=not self.hosts)
         return list(dict.fromkeys(cells))
 
     @property
@@ -292,6 +299,7 @@ class Plan(BaseModel):
             burst=burst if flows > 1 else 1,
             rx_udp_gro_forwarding=self.rx_udp_gro_forwarding,
             drop_tcp=self.drop_tcp,
+            generator=self.generator,
             **traffic,
         )
 
@@ -329,6 +337,10 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
         raise RxbookError(
             f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
             "choose two CPUs"
+        )
+    if plan.generator == "xdp_trafficgen" and plan.sender_cpu != 0 and not (plan.hosts or plan.kernels):
+        raise RxbookError(
+            f"generator=xdp_trafficgen sends from CPU 0 and from no other: say sender_cpu=0, not {plan.sender_cpu}"
         )
     if plan.kernels and (plan.aa or plan.variant or plan.hosts):
         raise RxbookError(

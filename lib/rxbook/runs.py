@@ -43,7 +43,7 @@ SAMPLES = ROOT / "data" / "samples"
 COLUMNS = [
     "block", "order", "start_utc", *Cell.model_fields, "payload_bytes", "window_s", "frames", "skbs", "mpps",
     "segs_per_skb", "ns_per_packet", "cycles_per_packet", "offered_frames", "offered_mpps",
-    "dropped_frames", "receiver_busy", "receiver_idle", "cpu_pressure", "steal", "flags", "boot",
+    "sender_mpps", "dropped_frames", "receiver_busy", "receiver_idle", "cpu_pressure", "steal", "flags", "boot",
     "instructions_per_packet",
 ]  # fmt: skip
 """Columns of samples.csv; times in seconds unless the name says ns, shares 0 to 1."""
@@ -170,7 +170,9 @@ def read_samples(path: Path) -> pd.DataFrame:
     whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
     missing = {name: [""] for name in COLUMNS if TYPES.get(name) is not str}
     found = pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
-    return found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
+    found = found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
+    found["generator"] = found["generator"].astype(object).fillna("live_frames")  # no other was there then
+    return found
 
 
 def blocks_left(path: Path, plan: Plan, per_block: int) -> range:

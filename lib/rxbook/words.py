@@ -26,7 +26,7 @@ SHAPE = tuple(name for name in Cell.model_fields if name not in ("variant", "gro
 """The columns of a cell that say what is sent and who receives: a table has one section for each."""
 
 UNITS = {"mpps": "Mpps", "ns_per_packet": "ns per packet"}
-PLACES = {"mpps": 2, "ns_per_packet": 0}
+PLACES = {"mpps": 2, "ns_per_packet": 0, "instructions_per_packet": 1}
 """Digits behind the point, unless the half-width asks for more."""
 
 ENCAPSULATIONS = {"4in4": "IPv4 in IPv4", "4in6": "IPv4 in IPv6", "6in6": "IPv6 in IPv6"}
@@ -34,6 +34,12 @@ ENCAPSULATIONS = {"4in4": "IPv4 in IPv4", "4in6": "IPv4 in IPv6", "6in6": "IPv6 
 RECEIVERS = {
     "cpumap": "cpumap: frames are redirected to another CPU, GRO runs in the cpumap kthread there.",
     "stack": "stack: no redirect, GRO runs in the NAPI of the receiving device.",
+}
+
+GENERATORS = {
+    "live_frames": "live frames (BPF_PROG_RUN)",
+    "pktgen": "pktgen",
+    "xdp_trafficgen": "xdp-trafficgen",
 }
 
 
@@ -75,9 +81,20 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
             "rx-udp-gro-forwarding off" if udp and cell["rx_udp_gro_forwarding"] == "off" else "",
         ),
         ({"rx_gro_list"}, "rx-gro-list on" if cell["rx_gro_list"] == "on" else ""),
+        (
+            {"generator"},
+            "" if cell["generator"] == "live_frames" else f"sent by {GENERATORS[cell['generator']]}",
+        ),
         ({"drop_tcp"}, "" if udp or cell["drop_tcp"] else "TCP not dropped"),
     ]
     return ", ".join(said for columns, said in parts if said and columns & set(fields))
+
+
+def named(cell: Mapping[str, Any], fields: Collection[str]) -> str:
+    """What these fields of a cell say, variant and GRO first: `patch 3, GRO on, 64-byte frames`."""
+    said = [str(cell["variant"])] if "variant" in fields else []
+    said += [f"GRO {cell['gro']}"] if "gro" in fields else []
+    return ", ".join(filter(None, [*said, traffic(cell, fields)]))
 
 
 def short_traffic(cell: Mapping[str, Any]) -> str:
@@ -176,8 +193,13 @@ def _setting(samples: pd.DataFrame) -> str:
     blocks = len(number_runs(samples)[["run", "block"]].drop_duplicates())
     return (
         f"Frame sizes include the 4-byte FCS. {len(samples)} windows of {samples['window_s'].median():.2g} s "
-        f"in {blocks} block{'s' if blocks != 1 else ''}."
+        f"in {blocks} block{'s' if blocks != 1 else ''}, sent by {senders(samples)}."
     )
+
+
+def senders(samples: pd.DataFrame) -> str:
+    """The generators that sent."""
+    return ", ".join(GENERATORS[name] for name in sorted(samples["generator"].unique()))
 
 
 def left_out(samples: pd.DataFrame, value: str) -> str:

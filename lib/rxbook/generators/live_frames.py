@@ -53,6 +53,7 @@ class LiveFrames:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._error: Exception | None = None
+        self.printed_pps = None  # it counts nothing: the receiver does
         signal.signal(signal.SIGUSR1, lambda *_: None)
         signal.siginterrupt(signal.SIGUSR1, True)
 

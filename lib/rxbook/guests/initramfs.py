@@ -35,16 +35,17 @@ os.execv({python!r}, [{python!r}, "-S", "-m", "rxbook.guests.inside"])
 
 
 @functools.cache
-def base(program: str | None = None) -> bytes:
+def base(more: tuple[str, ...] = ()) -> bytes:
     """The part of the archive that all guests share: /init, the interpreter, modules, BPF objects, libraries.
 
-    Found by loading the guest's part in a process of its own and looking at what that opened. program: the path of
-    one more that comes along, with its libraries. Raises RxbookError where the guest's part cannot be loaded.
+    Found by loading the guest's part in a process of its own and looking at what that opened. more: paths of
+    programs that come along, with their libraries, and are found by name. Raises RxbookError where the guest's part
+    cannot be loaded.
     """
     found = _loaded()
-    programs = [os.path.realpath(sys.executable), *filter(None, [program])]
-    if program:
-        found["libraries"] = sorted({*found["libraries"], *map(os.path.realpath, _needed(program).values())})
+    programs = [os.path.realpath(sys.executable), *more]
+    needed = {os.path.realpath(path) for program in more for path in _needed(program).values()}
+    found["libraries"] = sorted({*found["libraries"], *needed})
     python = os.path.realpath(sys.executable)
     folders = [
         str(LIBRARY),
@@ -57,6 +58,8 @@ def base(program: str | None = None) -> bytes:
         files[path] = (0o755, Path(path).read_bytes())
     for link, target in _links(programs, found["libraries"]):
         files[link] = (stat.S_IFLNK | 0o777, target.encode())
+    for program in more:
+        files[f"/bin/{os.path.basename(program)}"] = (stat.S_IFLNK | 0o777, program.encode())
     for source in found["modules"]:
         files[source] = (0o644, Path(source).read_bytes())
         if source.endswith(".py"):
@@ -67,12 +70,12 @@ def base(program: str | None = None) -> bytes:
 
 
 def archive(
-    job: Mapping[str, object], modules: Iterable[tuple[str, bytes]], program: str | None
+    job: Mapping[str, object], modules: Iterable[tuple[str, bytes]], more: tuple[str, ...]
 ) -> list[bytes]:
     """The parts of one guest's archive: what all share, and its job and kernel modules (name, content)."""
     files = {"/job.json": (0o644, json.dumps(job).encode())}
     files |= {f"/modules/{name}": (0o644, content) for name, content in modules}
-    return [base(program), b"".join(_cpio(_with_folders(files)))]
+    return [base(more), b"".join(_cpio(_with_folders(files)))]
 
 
 def _loaded() -> dict[str, list[str]]:

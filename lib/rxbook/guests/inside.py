@@ -79,7 +79,7 @@ class Forked:
 def measure(job: dict[str, Any], say: Callable[..., None]) -> None:
     """Measure the windows of a job, in its order."""
     exact = job["count"] == "instructions"
-    pair = Pair(0, 0 if exact else 1, job["queue_size"], Forked)
+    pair = Pair(0, 0 if exact else 1, job["queue_size"], job["generator"], Forked)
     try:
         pair.connect()
         for index, fields in enumerate(job["windows"]):
@@ -145,7 +145,7 @@ def kernel() -> dict[str, Any]:
         "kernel_version": facts.kernel_version(),
         "cmdline": facts.cmdline(),
         "mitigations": facts.mitigations(),
-        "disks": os.listdir("/sys/block"),
+        "disks": os.listdir("/sys/block") if os.path.exists("/sys/block") else [],
         "network_devices": os.listdir("/sys/class/net"),
     }
 
@@ -207,11 +207,11 @@ def _import_all() -> None:
     """What sender and receiver else import when they first need it, one after the other."""
     import numpy  # makes frames
 
-    from rxbook.generators import live_frames
+    from rxbook.generators import live_frames, pktgen, xdp_trafficgen
     from rxbook.kernel import skb_heads
     from rxbook.receivers import RECEIVERS
 
-    assert numpy and live_frames and skb_heads and RECEIVERS
+    assert numpy and live_frames and pktgen and xdp_trafficgen and skb_heads and RECEIVERS
 
 
 def _say_what_is_loaded() -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,12 +17,16 @@ from rxbook.guests import images
 from rxbook.kernel import facts
 
 __all__ = [
-    "RUNNING", "Kernel", "add", "add_tree", "differing_options", "find", "known", "line", "listing", "store",
+    "RUNNING", "Kernel", "add", "add_tree", "check_label", "differing_options", "find", "known", "line",
+    "listing", "store",
 ]  # fmt: skip
 
 RUNNING = "running"
 MODULES = ("veth", "ipv6")
 """What a guest needs, where the kernel has it as a module; with what these need."""
+
+OPTIONAL = ("pktgen",)
+"""Kept where the kernel has them, and loaded only by a run that asks for them: they change what is counted."""
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:+-]{0,29}")
 
@@ -42,9 +46,20 @@ class Kernel:
         """What QEMU boots."""
         return Path(self.folder) / "image"
 
-    def modules(self) -> list[tuple[str, bytes]]:
-        """(name, content) of its modules, in the order in which they are loaded."""
-        return [(path.name, path.read_bytes()) for path in sorted(Path(self.folder).glob("*.ko"))]
+    def modules(self, wanted: Collection[str] = ()) -> list[tuple[str, bytes]]:
+        """(name, content) of its modules in the order in which they are loaded, of OPTIONAL those that are wanted.
+
+        Raises RxbookError where it has not what is wanted, neither as a module nor, by its configuration, built in.
+        """
+        files = {path.stem.partition("-")[2]: path for path in sorted(Path(self.folder).glob("*.ko"))}
+        for name in wanted:
+            if name not in files and f"CONFIG_NET_{name.upper()}=y" not in (self.options() or ()):
+                raise RxbookError(
+                    f"{self.label} was added without {name}.ko: fetch or add it again; a kernel of your own needs "
+                    f"CONFIG_NET_{name.upper()}"
+                )
+        left_out = set(OPTIONAL) - set(wanted)
+        return [(path.name, path.read_bytes()) for name, path in files.items() if name not in left_out]
 
     def options(self) -> set[str] | None:
         """The lines of its configuration that set something; None where the configuration is not known."""
@@ -92,8 +107,7 @@ def add(
 
     Raises RxbookError where the image is no x86 kernel, or a needed module is not there.
     """
-    if not LABEL.fullmatch(label):
-        raise RxbookError(f"label {label!r}: at most 30 letters, digits, blanks and . _ : + -")
+    check_label(label)
     try:
         content = image.read_bytes()
         settings = config.read_bytes() if config else _config_beside(image)
@@ -120,12 +134,18 @@ def add(
     return _read(store() / _name(label))
 
 
-def add_tree(label: str, tree: Path) -> Kernel:
-    """The same for a kernel tree in which `make` has just run. Raises RxbookError where nothing was built."""
+def check_label(label: str) -> None:
+    """Raises RxbookError where this cannot be a label."""
+    if not LABEL.fullmatch(label):
+        raise RxbookError(f"label {label!r}: at most 30 letters, digits, blanks and . _ : + -")
+
+
+def add_tree(label: str, tree: Path, source: str = "") -> Kernel:
+    """The same for a tree, or a build folder, in which `make` has just run. Raises RxbookError where nothing was."""
     image = tree / "arch/x86/boot/bzImage"
     if not image.exists():
         raise RxbookError(f"{image} is not there: build the tree first, by make bzImage modules")
-    return add(label, image.resolve(), tree, tree / ".config", source=f"tree {tree}")
+    return add(label, image.resolve(), tree, tree / ".config", source=source or f"tree {tree}")
 
 
 def _name(label: str) -> str:
@@ -157,7 +177,7 @@ def _modules(folder: Path | None, settings: bytes | None, label: str) -> Iterato
             yield from with_needed(needed.replace("-", "_"))
         yield name, content
 
-    for name in MODULES:
+    for name in MODULES + OPTIONAL:
         if f"CONFIG_{name.upper()}=m".encode() in (settings or b"") and name not in found:
             raise RxbookError(f"{label}: {name} is a module, and --modules has no {name}.ko")
         yield from with_needed(name)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rxbook import RxbookError, heads
+from rxbook.generators import xdp_trafficgen
 from rxbook.guests import debian, kernels, qemu
 from rxbook.guests.kernels import Kernel
 from rxbook.kernel import probes
@@ -50,15 +51,18 @@ BOOT_LIMIT_S, WINDOW_LIMIT_S = 240, 60
 def find_kernels(plan: Plan) -> dict[str, Kernel]:
     """The kernels of a plan by label; a Debian kernel that the store lacks is fetched.
 
-    Raises RxbookError where one is not known.
+    Raises RxbookError where one is not known, or lacks what the plan's generator needs.
     """
     found = {}
+    if plan.generator == "xdp_trafficgen":
+        xdp_trafficgen.program()  # this machine's comes along
     for label, name in plan.kernels.items():
         known = {kernel.label for kernel in kernels.known()}
         if name.startswith(debian.PREFIX) and name not in known:
             print(f"{name}: fetched from Debian's mirror, once", flush=True)
             debian.fetch(name, name)
         found[label] = kernels.find(name)
+        found[label].modules(_wanted(plan))
     return found
 
 
@@ -85,6 +89,9 @@ def measure(
     total, done, start = len(boots) * len(cells) * per_boot, 0, time.monotonic()
 
     perf = None if kvm else _perf(folder)
+    programs = (perf or [])[:1]
+    if plan.generator == "xdp_trafficgen":
+        programs.append(xdp_trafficgen.program())
 
     lock = Lock(folder.path.name)
     lock.acquire()
@@ -93,7 +100,7 @@ def measure(
         own = [cell for cell in cells if cell.variant == label]
         windows = list(_windows(boot, own, per_boot, folder.seed if kvm else None))
         jobs.append(Job(boot, label, found[label], windows))
-    for job, told in _told(jobs, plan, count, perf):
+    for job, told in _told(jobs, plan, count, perf, programs):
         place = folder.path / "profiles" / facts[job.label]["number"]
         if isinstance(told, qemu.Boot):
             _note(folder, job, told, facts[job.label])
@@ -135,7 +142,7 @@ class Job:
 
 
 def _told(
-    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None
+    jobs: list[Job], plan: Plan, count: str, perf: list[str] | None, programs: list[str]
 ) -> Iterator[tuple[Job, dict[str, Any] | qemu.Boot]]:
     """Boot all, and give what each guest tells as it comes, at last how it ended.
 
@@ -147,7 +154,8 @@ def _told(
 
     def work(job: Job) -> None:
         try:
-            told.put((job, _boot(job, plan, count, perf, lambda message: told.put((job, message)), stop)))
+            ended = _boot(job, plan, count, perf, programs, lambda message: told.put((job, message)), stop)
+            told.put((job, ended))
         except Exception as error:
             told.put((job, error))
 
@@ -222,10 +230,19 @@ def _perf(folder: Folder) -> list[str] | None:
     ]
 
 
-def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Callable, stop: int) -> qemu.Boot:
+def _wanted(plan: Plan) -> list[str]:
+    """The modules that only some runs load."""
+    return ["pktgen"] * (plan.generator == "pktgen")
+
+
+def _boot(
+    job: Job, plan: Plan, count: str, perf: list[str] | None, programs: list[str], report: Callable, stop: int
+) -> qemu.Boot:
     told = {
         "count": count,
         "perf": perf,
+        "programs": programs,
+        "generator": plan.generator,
         "heads": plan.heads and count == "instructions",
         "queue_size": plan.queue_size,
         "packets": PACKETS,
@@ -238,8 +255,9 @@ def _boot(job: Job, plan: Plan, count: str, perf: list[str] | None, report: Call
     }
     limit_s = BOOT_LIMIT_S + len(job.windows) * WINDOW_LIMIT_S
     kernel = job.kernel
+    modules = kernel.modules(_wanted(plan))
     return qemu.boot(
-        kernel.image, told, kernel.modules(), kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
+        kernel.image, told, modules, kvm=count == "time", timeout_s=limit_s, report=report, stop=stop
     )
 
 

@@ -7,7 +7,7 @@ from pyroute2.ethtool.ethtool import Ethtool
 
 from rxbook import RxbookError
 
-__all__ = ["FEATURES", "Offloads"]
+__all__ = ["FEATURES", "Offloads", "compute_checksums"]
 
 FEATURES = {
     "gro": "rx-gro",
@@ -15,6 +15,19 @@ FEATURES = {
     "rx_gro_list": "rx-gro-list",
 }
 """Our parameter names, and the kernel's names of the features."""
+
+
+CHECKSUM = "tx-checksum-ip-generic"
+
+
+def compute_checksums(device: str) -> None:
+    """Have the kernel compute checksums itself before it gives a device an skb."""
+    ethtool = Ethtool()
+    features = ethtool.get_features(device)
+    features.features[CHECKSUM].enable = False
+    ethtool.set_features(device, features)
+    if ethtool.get_features(device).features[CHECKSUM].enable:
+        raise RxbookError(f"{device} keeps {CHECKSUM} on: its frames would have no UDP checksum")
 
 
 class Offloads:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import secrets
 import subprocess
@@ -90,9 +91,15 @@ class Hosts(Pair):
     `host` has the facts of both machines as provenance.host, the receiver's own under their usual names.
     """
 
-    def __init__(self, path: str | Path, queue_size: int = 2048, holder: str = "rxbook"):
+    def __init__(
+        self,
+        path: str | Path,
+        queue_size: int = 2048,
+        holder: str = "rxbook",
+        generator: str = "live_frames",
+    ):
         self._file = read(path)
-        super().__init__(self._file.sender.cpu, self._file.receiver.cpu, queue_size)
+        super().__init__(self._file.sender.cpu, self._file.receiver.cpu, queue_size, generator)
         self._holder = f"{holder} by SSH ({secrets.token_hex(4)})"
         self._places = {"sender": self._file.sender, "receiver": self._file.receiver}
         self._begun: list[Role] = []
@@ -143,7 +150,7 @@ class Hosts(Pair):
             "connect", name=receiver.interface, cpu=receiver.cpu, irq_cpus=receiver.irq_cpus,
             sender_mac=about["sender"]["mac"],
         )  # fmt: skip
-        self.sender.call("connect", name=sender.interface, cpu=sender.cpu)
+        self.sender.call("connect", name=sender.interface, cpu=sender.cpu, generator=self._generator)
         return before
 
     def _start_at(self, name: str, _: str, errors: Any) -> subprocess.Popen:
@@ -174,13 +181,15 @@ class Hosts(Pair):
     def load(self, cell: Cell) -> None:
         """Give the sender a cell's frames, made here, with the addresses of both devices."""
         spec = cell.frame_spec
-        if spec != self._sent:
+        if spec != self._sent and self._generator != "live_frames":
+            self.sender.call("load_spec", spec=dataclasses.asdict(spec), macs=self._macs.hex())
+        elif spec != self._sent:
             ring = frames.ring(spec)
             self.sender.call(
                 "load", frame=(self._macs + ring.frame[len(self._macs) :]).hex(), slots=ring.slots.tobytes().hex(),
                 header_bytes=frames.headers_bytes(spec), offset=ring.offset, words=ring.words,
             )  # fmt: skip
-            self._sent = spec
+        self._sent = spec
 
     def close(self) -> None:
         """Let both hosts put everything back, and wait for that."""

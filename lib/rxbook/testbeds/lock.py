@@ -22,6 +22,10 @@ def lock_path() -> Path:
     return (run if os.access(run, os.W_OK) else Path(tempfile.gettempdir())) / "rxbook.lock"
 
 
+BUSY = "another run measures on this machine"
+"""What a refusal begins with."""
+
+
 class Lock:
     """An flock: the kernel lets go of it when its process ends, so it is never stale."""
 
@@ -48,9 +52,7 @@ class Lock:
             text = self._file.read()
             self._file.close()
             self._file = None
-            raise RxbookError(
-                f"another run measures on this machine: {_describe(text)}. Wait for it, or end it"
-            ) from None
+            raise RxbookError(f"{BUSY}: {_describe(text)}. Wait for it, or end it") from None
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(self._file.fileno()), os.stat(lock_path())):
                 return True

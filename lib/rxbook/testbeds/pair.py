@@ -23,8 +23,16 @@ class Pair:
     start: how their processes are started, see `Role`.
     """
 
-    def __init__(self, sender_cpu: int, receiver_cpu: int, queue_size: int, start: Callable | None = None):
+    def __init__(
+        self,
+        sender_cpu: int,
+        receiver_cpu: int,
+        queue_size: int,
+        generator: str,
+        start: Callable | None = None,
+    ):
         self._cpus = sender_cpu, receiver_cpu
+        self._generator = generator
         self._queue_size = queue_size
         self._start = start
         self._roles: list[Role] = []
@@ -41,18 +49,25 @@ class Pair:
             role.answer("enter")
         token = secrets.token_hex(3)
         ours, theirs = f"rxb{token}s", f"rxb{token}r"
-        self.sender.call("connect", name=ours, peer=theirs, peer_pid=self.receiver.pid, cpu=self._cpus[0])
+        self.sender.call(
+            "connect", name=ours, peer=theirs, peer_pid=self.receiver.pid, cpu=self._cpus[0],
+            generator=self._generator,
+        )  # fmt: skip
         self.devices = {"sender": ours, "receiver": theirs}
         return self.receiver.call("connect", name=theirs, cpu=self._cpus[1])
 
     def measure(self, cell: Cell, warmup_s: float, window_s: float) -> dict[str, float | None]:
-        """Send a cell's frames for one window; returns the changes of the receiver's counters in it."""
+        """Send a cell's frames for one window; returns the changes of the receiver's counters in it.
+
+        Among them sender_pps, what the generator printed of all that it sent, warm-up included; None where it does not.
+        """
         self.prepare(cell)
         self.sender.call("start")
         try:
-            return self.count(warmup_s, window_s)
+            counted = self.count(warmup_s, window_s)
         finally:
             self.sender.call("stop")
+        return counted | {"sender_pps": self.sender.call("printed_pps")}
 
     def count(self, warmup_s: float, window_s: float) -> dict[str, float | None]:
         """The changes of the receiver's counters in one window of the traffic that runs."""

@@ -24,11 +24,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rxbook import RxbookError, frames, provenance
+from rxbook import RxbookError, frames, generators, provenance
+from rxbook.generators import pktgen
 from rxbook.generators.live_frames import LiveFrames
 from rxbook.kernel import ethtool, interface, libbpf, lifetime, namespaces
 from rxbook.testbeds import roles
-from rxbook.testbeds.lock import Lock
+from rxbook.testbeds.lock import BUSY, Lock
 from rxbook.testbeds.processes import TROUBLE, serve
 
 __all__ = ["main"]
@@ -43,9 +44,13 @@ ADDRESSES = {
 class Sender(roles.Sender):
     """Sends out of a device of this host."""
 
-    def connect(self, name: str, cpu: int) -> None:
+    def connect(self, name: str, cpu: int, generator: str) -> None:
         """Make ready to send."""
         self._name, index = name, socket.if_nametoindex(name)
+        if generator != "live_frames":
+            generators.require(generator)
+            self._generator = generators.on_device(generator, name, cpu)
+            return
         libbpf.attach_xdp(libbpf.BpfObject("send").program_fd("pass_all"), index)
         with namespaces.aside():
             parking = namespaces.parking_devices("rxbooks")
@@ -62,6 +67,10 @@ class Sender(roles.Sender):
     def load(self, frame: str, slots: str, header_bytes: int, offset: int, words: int) -> None:
         """Choose the frames by the parts of a frames.Ring; bytes as hexadecimal digits."""
         self._generator.take(bytes.fromhex(frame), header_bytes, offset, words, bytes.fromhex(slots))
+
+    def load_spec(self, spec: dict[str, Any], macs: str) -> None:
+        """The same for a generator that makes frames itself: a FrameSpec's fields, both addresses as digits."""
+        self._generator.load(frames.FrameSpec(**spec), bytes.fromhex(macs))
 
 
 class Receiver(roles.Receiver):
@@ -110,6 +119,7 @@ def main(config: str, connection: str) -> None:
         if child == 0:
             _be(asked["role"], name, asked["silence_s"])
         _guard(child)
+    pktgen.forget(asked["cpu"], name)
     addresses = ADDRESSES if asked["role"] == "receiver" else {}
     for failed in settings.restore(list(addresses), list(addresses.values())):
         with contextlib.suppress(OSError):
@@ -139,7 +149,7 @@ def _take_lock(lock: Lock, holder: str) -> None:
             if "not written its name" not in str(error):
                 raise
             time.sleep(0.05)
-    raise RxbookError("another run measures on this machine: wait for it, or end it")
+    raise RxbookError(f"{BUSY}: wait for it, or end it")
 
 
 def _say(answer: list[Any]) -> None:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rxbook import RxbookError, frames
+from rxbook import RxbookError, frames, generators
 from rxbook.kernel import counters, libbpf, lifetime, namespaces, perf_tool
-from rxbook.kernel.offloads import Offloads
+from rxbook.kernel.offloads import Offloads, compute_checksums
 from rxbook.testbeds.processes import packed, serve, sleep_until
 
 __all__ = ["Receiver", "Sender", "run"]
@@ -22,13 +22,16 @@ __all__ = ["Receiver", "Sender", "run"]
 class Sender:
     """Stands in a namespace of its own and sends the frames it is told to."""
 
-    def connect(self, name: str, peer: str, peer_pid: int, cpu: int) -> None:
+    def connect(self, name: str, peer: str, peer_pid: int, cpu: int, generator: str) -> None:
         """Make the veth pair, our end set up, the other in the namespace of process `peer_pid`."""
-        from rxbook.generators.live_frames import LiveFrames
-
         namespaces.connect_veth(name, frames.SENDER_MAC, peer, frames.RECEIVER_MAC, peer_pid)
         ifindex = namespaces.set_address(name, [f"{frames.SENDER_IP4}/24", f"{frames.SENDER_IP6}/64"])
-        self._generator = LiveFrames(ifindex, cpu, namespaces.parking_devices(name))
+        if generator == "live_frames":
+            self._generator = generators.on_device(generator, ifindex, cpu, namespaces.parking_devices(name))
+        else:
+            # an skb's checksum would be left to the device, and veth leaves it to nobody
+            compute_checksums(name)
+            self._generator = generators.on_device(generator, name, cpu)
 
     def load(self, spec: dict[str, Any]) -> None:
         """Choose the frames, by the fields of a FrameSpec."""
@@ -43,6 +46,10 @@ class Sender:
         start = time.monotonic()
         self._generator.stop()
         return time.monotonic() - start
+
+    def printed_pps(self) -> float | None:
+        """The rate that the generator printed of what it sent last, frames per second."""
+        return self._generator.printed_pps
 
     def send(self, count: int) -> float:
         """Send `count` frames and return the seconds they took."""

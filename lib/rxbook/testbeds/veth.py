@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from rxbook import RxbookError
+from rxbook import RxbookError, generators
 from rxbook.kernel import facts
 from rxbook.plan import Cell
 from rxbook.testbeds import leftovers
@@ -21,7 +21,12 @@ class Veth(Pair):
     """
 
     def __init__(
-        self, sender_cpu: int = 0, receiver_cpu: int = 1, queue_size: int = 2048, holder: str = "rxbook"
+        self,
+        sender_cpu: int = 0,
+        receiver_cpu: int = 1,
+        queue_size: int = 2048,
+        holder: str = "rxbook",
+        generator: str = "live_frames",
     ):
         usable = facts.cpus()["usable"]
         if len(usable) < 2:
@@ -32,7 +37,8 @@ class Veth(Pair):
         for name, cpu in (("sender_cpu", sender_cpu), ("receiver_cpu", receiver_cpu)):
             if cpu not in usable:
                 raise RxbookError(f"{name}={cpu}: this process may use CPUs {', '.join(map(str, usable))}")
-        super().__init__(sender_cpu, receiver_cpu, queue_size)
+        generators.require(generator)
+        super().__init__(sender_cpu, receiver_cpu, queue_size, generator)
         self._lock = Lock(holder)
         self.offloads_before: dict[str, str] = {}
         self.offloads_after: dict[str, str] = {}
