@@ -17,6 +17,7 @@ from rxbook.plan import Plan, allowed
 
 COMMANDS = [
     "claims", "clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "show",
+    "trend",
 ]  # fmt: skip
 
 
