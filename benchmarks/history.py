@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -80,7 +79,3 @@ def _series(rng: np.random.Generator, n: int, lasting: float = 0.0, shift: float
 def _is_found(rng: np.random.Generator, n: int, shift: float) -> bool:
     found = changes.find(_series(rng, n, shift=shift))
     return any(abs(change.first - n // 2) <= max(1, n / 10) for change in found)
-
-
-if __name__ == "__main__":
-    simulate_changes() if sys.argv[1:] == ["changes"] else main()

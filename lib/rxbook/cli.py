@@ -309,6 +309,8 @@ def trend(
     from rxbook import trend
 
     print(trend.shown(value, trend.parse_only(only or []), since, last, form, save, runs_dir), end="")
+    if save:
+        print(f"rxbook: tables and figures are in {save}", file=sys.stderr)
 
 
 @app.command()

@@ -59,6 +59,7 @@ __all__ = [
     "noise_floor",
     "number_runs",
     "per_boot",
+    "repeats_interval",
     "usable",
 ]
 
@@ -218,7 +219,7 @@ def mean_interval(values: Any) -> Interval:
 
 
 def mean_intervals(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of many cells, one in each row, with as many windows each, none missing: centres, lows, highs."""
+    """The same of cells that have as many windows each, none missing, a cell in each row: centres, lows, highs."""
     with np.errstate(divide="ignore"):
         return _limits(*_drift(np.log(values)))
 
@@ -319,6 +320,12 @@ def _between(first: pd.DataFrame, second: pd.DataFrame, value: str) -> tuple[flo
         for rows in (first, second)
     ]
     return _welch(*(_trimmed(_logs(of_runs)) for of_runs in means))
+
+
+def repeats_interval(values: Any) -> Interval:
+    """The figure of several runs, each of which counts as one value."""
+    logs = _logs(values)
+    return Interval(*map(float, _limits(*_trimmed(logs))), len(logs))
 
 
 def compare_repeats(first: Any, second: Any) -> Comparison:

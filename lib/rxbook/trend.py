@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Each cell over all runs of a machine: its figures in the order of time, where they changed, and what else did."""
+"""Each cell over all runs of a machine: its figures in the order of time, where they changed, and what else did.
+
+What counts as a change: see `rxbook.changes`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import pandas as pd
 
 from rxbook import RxbookError, changes, differing, history, render, runs, words
 from rxbook.plan import MIN_BLOCKS, Cell
-from rxbook.statistics import Interval, foretold, mean_interval
+from rxbook.statistics import Comparison, Interval, foretold, repeats_interval
 from rxbook.tables import Section, Table
 
 __all__ = [
@@ -164,32 +167,55 @@ def tables(trend: Trend, last: int = 10) -> dict[str, Table]:
 def overview(trend: Trend) -> Table:
     """The levels of each series: since when, kernel, runs, what they measured, and the change from the level before."""
     sections, records = [], []
-    for one in trend.series:
-        rows = []
-        for level, points in one.points.groupby("level"):
-            judged = points[points["judged"]]
-            found = mean_interval(judged["centre"])
-            change = one.changes[level - 1].difference if level else None
-            kernels = list(dict.fromkeys(_kernel(kernel) for kernel in points["kernel"]))
-            spanned = kernels[0] if len(kernels) == 1 else f"{kernels[0]} ..."
-            figure = words.figure(found, one.value) if len(judged) else _bound_only(points)
-            rows.append((points["started_utc"].iloc[0][:10], spanned, figure, str(len(judged)),
-                         words.change(change) if change else ""))  # fmt: skip
-            records.append(
-                one.cell | {"series": one.name, "value": one.value, "since_utc": points["started_utc"].iloc[0]}
-                | {"first_run": points["run"].iloc[0], "kernels": ", ".join(points["kernel"].unique())}
-                | {"centre": found.centre, "low": found.low, "high": found.high, "runs": len(judged)}
-                | ({"change_percent": (change.ratio - 1) * 100, "change_percent_low": (change.low - 1) * 100,
-                    "change_percent_high": (change.high - 1) * 100} if change else {})
-            )  # fmt: skip
-        sections.append(Section(f"{one.name}: {UNITS[one.value]}", tuple(rows)))
+    names, common = _short_names(trend.series)
+    for one, name in zip(trend.series, names, strict=True):
+        levels = [_level(one, level) for level in one.points["level"].unique()]
+        sections.append(Section(f"{name}: {UNITS[one.value]}", tuple(row for row, _ in levels)))
+        records += [record for _, record in levels]
     columns = (("", "since"), ("", "kernel"), ("", "figure"), ("", "runs"), ("", "change"))
+    notes = (*([f"All cells: {common}."] if common else []), *trend.notes)
     title = f"Levels over time, {_units(trend.series)}"
-    return Table(title, columns, tuple(sections), trend.notes, pd.DataFrame(records), trend.source)
+    return Table(title, columns, tuple(sections), notes, pd.DataFrame(records), trend.source)
 
 
-def _bound_only(points: pd.DataFrame) -> str:
-    return ">=" if points["bound"].any() else "-"
+def _short_names(series: Sequence[Series]) -> tuple[list[str], str]:
+    """What tells the series from each other, and what they share."""
+    if len(series) == 1:
+        return [series[0].name], ""
+    parts = [one.name.split(", ") for one in series]
+    shared = [part for part in parts[0] if all(part in others for others in parts)]
+    return [", ".join(part for part in own if part not in shared) for own in parts], ", ".join(shared)
+
+
+def _level(one: Series, level: int) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """A level's row, and the same unrounded."""
+    points = one.points[one.points["level"] == level]
+    judged = points[points["judged"]]
+    found = repeats_interval(judged["centre"])
+    if len(judged) < 2:  # a run's own interval, or its bound
+        found = _interval((judged if len(judged) else points).iloc[-1])
+    first, kernels = points.iloc[0], points["kernel"].drop_duplicates().tolist()
+    record = one.cell | {
+        "series": one.name, "value": one.value, "since_utc": first["started_utc"], "first_run": first["run"],
+        "kernels": ", ".join(kernels), "centre": found.centre, "low": found.low, "high": found.high,
+        "bound": found.bound, "runs": len(judged),
+    }  # fmt: skip
+    shown = ""
+    if level:
+        difference = one.changes[level - 1].difference
+        shown, record = words.change(difference), record | _percents(difference)
+    kernel = _kernel(kernels[0]) + (" ..." if len(kernels) > 1 else "")
+    row = (first["started_utc"][:10], kernel, words.figure(found, one.value), str(len(judged)), shown)
+    return row, record
+
+
+def _percents(difference: Comparison) -> dict[str, float]:
+    limits = {"": difference.ratio, "_low": difference.low, "_high": difference.high}
+    return {f"change_percent{end}": (limit - 1) * 100 for end, limit in limits.items()}
+
+
+def _interval(point: pd.Series) -> Interval:
+    return Interval(*(point[name] for name in ("centre", "low", "high", "n", "bound")))
 
 
 def _units(series: Sequence[Series]) -> str:
@@ -208,19 +234,24 @@ def series_table(one: Series, trend: Trend, last: int = 10) -> Table:
         before = row
     hidden = len(one.points) - len({*firsts, *newest})
     notes = [f"{hidden} of {len(one.points)} runs are not listed: --last 0 lists all."] if hidden else []
-    columns = ("run began, UTC", "kernel", UNITS[one.value] if one.value == "mpps" else "per packet", "segs", "n",
-               "change")  # fmt: skip
     unit = UNITS[one.value]
+    columns = (
+        "run began, UTC",
+        "kernel",
+        unit if one.value == "mpps" else "per packet",
+        "segs",
+        "n",
+        "change",
+    )
     return Table(f"Over time, {unit}", tuple(("", name) for name in columns), (Section(one.name, tuple(rows)),),
                  tuple(notes), points(one), trend.source)  # fmt: skip
 
 
 def _row(one: Series, row: int) -> tuple[str, ...]:
     point = one.points.iloc[row]
-    found = Interval(point["centre"], point["low"], point["high"], point["n"], point["bound"])
     segs = "-" if np.isnan(point["segs_per_skb"]) else f"{point['segs_per_skb']:.1f}"
-    return (point["started_utc"][:16].replace("T", " "), _kernel(point["kernel"]), words.figure(found, one.value),
-            segs, str(point["n"]), _mark(one, row))  # fmt: skip
+    began, figure = point["started_utc"][:16].replace("T", " "), words.figure(_interval(point), one.value)
+    return (began, _kernel(point["kernel"]), figure, segs, str(point["n"]), _mark(one, row))
 
 
 def _mark(one: Series, row: int) -> str:
@@ -241,15 +272,10 @@ def _kernel(release: str) -> str:
 
 def points(one: Series) -> pd.DataFrame:
     """All runs of a series, unrounded, with the change that begins with each."""
-    changed = {change.first: change.difference for change in one.changes}
-    percents = {
-        f"change_percent{suffix}": [
-            (getattr(changed[row], name) - 1) * 100 if row in changed else np.nan
-            for row in range(len(one.points))
-        ]
-        for suffix, name in (("", "ratio"), ("_low", "low"), ("_high", "high"))
-    }
-    return one.points.assign(series=one.name, **percents)
+    changed = {change.first: _percents(change.difference) for change in one.changes}
+    percents = pd.DataFrame([changed.get(row, {}) for row in range(len(one.points))])
+    none = ["change_percent", "change_percent_low", "change_percent_high"]
+    return one.points.assign(series=one.name).join(percents.reindex(columns=none))
 
 
 # --- notes
@@ -294,7 +320,10 @@ def _differences(folder: Path, series: Sequence[Series]) -> Iterator[str]:
 
 def _reading(series: Sequence[Series]) -> Iterator[str]:
     if any(one.changes for one in series):
-        yield "change: the level's runs against those of the level before, each run one value; 95 % interval."
+        yield (
+            "change: the level's runs against those of the level before, each run one value, with the 95 % interval. "
+            "Where it stands is the likeliest place; the runs beside it are possible, too."
+        )
     yield (
         f"Changes are shown where runs differ by more than their luck explains, at 5 % for a whole series; a level has "
         f"{changes.LEAST_RUNS} runs at least. A day's luck that lasts for several runs is shown as one, too."

@@ -14,12 +14,12 @@ from matplotlib.lines import Line2D
 
 from rxbook import history, words
 from rxbook.figures import COLOURS, titled
-from rxbook.statistics import mean_interval
-from rxbook.trend import UNITS, Series
+from rxbook.statistics import repeats_interval
+from rxbook.trend import APART, UNITS, Series
 
 __all__ = ["draw"]
 
-RUN, LEVEL, CHANGED = COLOURS[0], COLOURS[6], COLOURS[5]
+RUN, LEVEL = COLOURS[0], COLOURS[6]
 NAMED_KERNELS = 8
 """Of more kernels only the changes from one to the next are drawn."""
 
@@ -35,15 +35,27 @@ def draw(one: Series, source: str) -> Figure:
     _levels(axes, points)
     _kernels(axes, points)
     _changes(axes, one, points)
+    if one.apart:
+        newest = points.iloc[-1]
+        look = {
+            "textcoords": "offset points",
+            "ha": "center",
+            "va": "top",
+            "fontsize": 8,
+            "fontweight": "bold",
+        }
+        axes.annotate(APART, (newest["when"], newest["low"]), (0, -3), **look)
     axes.margins(x=0.03, y=0.16)
-    axes.xaxis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(axes.xaxis.get_major_locator()))
+    axes.xaxis.set_major_formatter(
+        matplotlib.dates.ConciseDateFormatter(axes.xaxis.get_major_locator(), show_offset=False)
+    )
     range_of = "range of its boots" if one.value == history.COUNTS else "95 % interval"
     axes.set_ylabel(f"{UNITS[one.value]}, {range_of}", fontsize=9)
     axes.set_xlabel(_caption(points), fontsize=9)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(
-        handles=_legend(one, points), loc="outside lower center", ncols=4, fontsize=8, frameon=False
+        handles=_legend(one, points), loc="outside lower center", ncols=5, fontsize=8, frameon=False
     )
     return figure
 
@@ -65,23 +77,23 @@ def _levels(axes: Axes, points: pd.DataFrame) -> None:
     for _, of_level in points.groupby("level"):
         judged = of_level[of_level["judged"]]
         if len(judged) > 1:
-            centre = mean_interval(judged["centre"]).centre
+            centre = repeats_interval(judged["centre"]).centre
             axes.plot(judged["when"].iloc[[0, -1]], [centre, centre], color=LEVEL, linewidth=1.5, zorder=3)
 
 
 def _changes(axes: Axes, one: Series, points: pd.DataFrame) -> None:
     for change in one.changes:
         when = points["when"].iloc[change.first]
-        axes.axvline(when, color=CHANGED, linestyle="--", linewidth=1, zorder=1)
+        axes.axvline(when, color=LEVEL, linestyle="--", linewidth=1, zorder=1)
         axes.annotate(words.change(change.difference), (when, 0.99), (3, 0), xycoords=("data", "axes fraction"),
-                      textcoords="offset points", va="top", fontsize=8, color=CHANGED)  # fmt: skip
+                      textcoords="offset points", va="top", fontsize=8, fontweight="bold")  # fmt: skip
 
 
 def _kernels(axes: Axes, points: pd.DataFrame) -> None:
     """Grey bands by turns, each with its kernel's release at the foot, where there is room for names."""
     kernels, starts = points["kernel"].tolist(), points["when"].tolist()
     firsts = [0, *(row for row in range(1, len(points)) if kernels[row] != kernels[row - 1])]
-    named = len(firsts) <= NAMED_KERNELS
+    named = 1 < len(firsts) <= NAMED_KERNELS  # of one the caption tells
     for number, (row, after) in enumerate(itertools.zip_longest(firsts, firsts[1:])):
         end = starts[after] if after is not None else starts[-1]
         if number % 2:
@@ -121,5 +133,5 @@ def _legend(one: Series, points: pd.DataFrame) -> list[Line2D]:
         )
     handles.append(Line2D([], [], color=LEVEL, label="mean of a level"))
     if one.changes:
-        handles.append(Line2D([], [], color=CHANGED, linestyle="--", label="a change"))
+        handles.append(Line2D([], [], color=LEVEL, linestyle="--", label="a change"))
     return handles
