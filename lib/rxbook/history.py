@@ -129,7 +129,7 @@ def _parsed(header: bytes, texts: dict[str, bytes]) -> pd.DataFrame:
     lines = [text.count(b"\n") for text in texts.values()]
     if sum(lines) != len(found):
         raise ValueError(f"{sum(lines)} lines are {len(found)} rows")
-    return found.to_pandas().assign(run=np.repeat(list(texts), lines))
+    return runs.filled(found.to_pandas().assign(run=np.repeat(list(texts), lines)))
 
 
 def figures(history: History, value: str = "mpps") -> pd.DataFrame:
