@@ -175,7 +175,8 @@ class Plan(BaseModel):
     )
 
     generator: Literal["live_frames", "pktgen", "xdp_trafficgen"] = Field(
-        "live_frames", description="who sends: BPF_PROG_RUN, the kernel's pktgen, or xdp-trafficgen (docs/generators.md)"
+        "live_frames",
+        description="who sends: BPF_PROG_RUN, the kernel's pktgen, or xdp-trafficgen (docs/generators.md)",
     )
 
     # the receiver's offloads and filter

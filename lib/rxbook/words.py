@@ -36,7 +36,11 @@ RECEIVERS = {
     "stack": "stack: no redirect, GRO runs in the NAPI of the receiving device.",
 }
 
-GENERATORS = {"live_frames": "live frames (BPF_PROG_RUN)", "pktgen": "pktgen", "xdp_trafficgen": "xdp-trafficgen"}
+GENERATORS = {
+    "live_frames": "live frames (BPF_PROG_RUN)",
+    "pktgen": "pktgen",
+    "xdp_trafficgen": "xdp-trafficgen",
+}
 
 
 def shapes(samples: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -77,7 +81,10 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
             "rx-udp-gro-forwarding off" if udp and cell["rx_udp_gro_forwarding"] == "off" else "",
         ),
         ({"rx_gro_list"}, "rx-gro-list on" if cell["rx_gro_list"] == "on" else ""),
-        ({"generator"}, "" if cell["generator"] == "live_frames" else f"sent by {GENERATORS[cell['generator']]}"),
+        (
+            {"generator"},
+            "" if cell["generator"] == "live_frames" else f"sent by {GENERATORS[cell['generator']]}",
+        ),
         ({"drop_tcp"}, "" if udp or cell["drop_tcp"] else "TCP not dropped"),
     ]
     return ", ".join(said for columns, said in parts if said and columns & set(fields))

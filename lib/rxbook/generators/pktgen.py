@@ -43,7 +43,7 @@ SENT = re.compile(r"pkts-sofar: (\d+)")
 
 @dataclass(frozen=True)
 class Result:
-    """What pktgen prints after a run. frame_bytes: without FCS. pps: frames per second. errors: refused by the device."""
+    """What pktgen prints after a run. frame_bytes: without FCS. errors: frames that the device refused."""
 
     seconds: float
     frames: int
@@ -70,9 +70,13 @@ def check(spec: frames.FrameSpec, veth: bool) -> None:
     """Raise RxbookError for frames that pktgen does not make."""
     instead = "or use generator=live_frames"
     if spec.protocol != "udp":
-        raise RxbookError(f"generator=pktgen makes UDP only, not {spec.protocol}: say protocol=udp, {instead}")
+        raise RxbookError(
+            f"generator=pktgen makes UDP only, not {spec.protocol}: say protocol=udp, {instead}"
+        )
     if spec.encap != "none":
-        raise RxbookError(f"generator=pktgen makes no IP in IP, encap={spec.encap}: leave encap out, {instead}")
+        raise RxbookError(
+            f"generator=pktgen makes no IP in IP, encap={spec.encap}: leave encap out, {instead}"
+        )
     if frames.payload_bytes(spec) < OWN_BYTES:
         least = spec.frame_size - frames.payload_bytes(spec) + OWN_BYTES
         raise RxbookError(

@@ -37,7 +37,8 @@ def base(more: tuple[str, ...] = ()) -> bytes:
     """The part of the archive that all guests share: /init, the interpreter, modules, BPF objects, libraries.
 
     Found by loading the guest's part in a process of its own and looking at what that opened. more: paths of
-    programs that come along, with their libraries, and are found by name. Raises RxbookError where the guest's part cannot be loaded.
+    programs that come along, with their libraries, and are found by name. Raises RxbookError where the guest's part
+    cannot be loaded.
     """
     found = _loaded()
     programs = [os.path.realpath(sys.executable), *more]

@@ -24,7 +24,12 @@ class Pair:
     """
 
     def __init__(
-        self, sender_cpu: int, receiver_cpu: int, queue_size: int, generator: str, start: Callable | None = None
+        self,
+        sender_cpu: int,
+        receiver_cpu: int,
+        queue_size: int,
+        generator: str,
+        start: Callable | None = None,
     ):
         self._cpus = sender_cpu, receiver_cpu
         self._generator = generator

@@ -59,7 +59,6 @@ class Sender(roles.Sender):
         """Choose the frames by the parts of a frames.Ring; bytes as hexadecimal digits."""
         self._generator.take(bytes.fromhex(frame), header_bytes, offset, words, bytes.fromhex(slots))
 
-
     def load_spec(self, spec: dict[str, Any], macs: str) -> None:
         """The same for a generator that makes frames itself: a FrameSpec's fields, both addresses as digits."""
         self._generator.load(frames.FrameSpec(**spec), bytes.fromhex(macs))
