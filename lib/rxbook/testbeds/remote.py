@@ -46,14 +46,14 @@ class Sender(roles.Sender):
     def connect(self, name: str, cpu: int, generator: str) -> None:
         """Make ready to send."""
         index = socket.if_nametoindex(name)
-        if generator != "live_frames":
+        if generator != "pktgen":  # drivers take frames of XDP only while a program is attached
+            libbpf.attach_xdp(libbpf.BpfObject("send").program_fd("pass_all"), index)
+        if generator == "live_frames":
+            with namespaces.aside():
+                self._generator = LiveFrames(index, cpu, namespaces.parking_devices("rxbooks"))
+        else:
             generators.require(generator)
             self._generator = generators.on_device(generator, name, cpu)
-            return
-        libbpf.attach_xdp(libbpf.BpfObject("send").program_fd("pass_all"), index)
-        with namespaces.aside():
-            parking = namespaces.parking_devices("rxbooks")
-            self._generator = LiveFrames(index, cpu, parking)
 
     def load(self, frame: str, slots: str, header_bytes: int, offset: int, words: int) -> None:
         """Choose the frames by the parts of a frames.Ring; bytes as hexadecimal digits."""
