@@ -3,13 +3,14 @@
 # make test    the tests; as root they drive real traffic in namespaces of their own
 # make lab     JupyterLab with the notebooks
 # make bench   the speed figures of the README
+# make hook    a git hook that refuses commits of notebooks with outputs
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 # e.g. make run SET="--set frame_sizes=64 --set blocks=20"
 SET ?=
 
-.PHONY: run test lab bench lint doctor clean setup
+.PHONY: run test lab bench lint hook doctor clean setup
 
 run: $(VENV)/.installed
 	$(BIN)/rxbook run gro_on_off $(SET)
@@ -27,6 +28,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check lib tests benchmarks
 	$(BIN)/ruff format --check lib tests benchmarks
 	$(BIN)/nbstripout --verify --keep-id notebooks/*.ipynb
+
+# Refuses commits of notebooks with outputs.
+hook: $(VENV)/.installed-dev
+	ln -sf ../../.ci/pre-commit "$$(git rev-parse --git-path hooks)/pre-commit"
 
 doctor: $(VENV)/.installed
 	$(BIN)/rxbook doctor

@@ -42,7 +42,10 @@ SSHD_CONFIG = """
 Port {port}
 ListenAddress {listen}
 HostKey {folder}/host_key_{name}
-AuthorizedKeysFile {folder}/user_key.pub
+AuthorizedKeysFile none
+AuthorizedKeysCommand /usr/bin/cat {folder}/user_key.pub
+AuthorizedKeysCommandUser root
+SetEnv TMPDIR={folder}/tmp_{name}
 PidFile none
 StrictModes no
 UsePAM no
@@ -54,11 +57,15 @@ SSH_CONFIG = """
 Host near
   HostKeyAlias near
   ProxyCommand nsenter --net=/run/netns/{near} {python} {folder}/relay.py {port}
-Host far
+Host far far_*
   HostKeyAlias far
   HostName 10.87.0.2
   Port {port}
   ProxyJump near
+Host far_trusted
+  User trusted
+Host far_other
+  User other
 Host *
   User root
   IdentityFile {folder}/user_key
@@ -67,6 +74,14 @@ Host *
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
 """
+
+
+ACCOUNTS = {
+    "passwd": "trusted:x:4242:65534::/:/bin/sh\nother:x:4243:65534::/:/bin/sh\n",
+    "shadow": "trusted:*:19000:0:99999:7:::\nother:*:19000:0:99999:7:::\n",
+    "sudoers": "trusted ALL=(ALL) NOPASSWD: ALL\nother ALL=(ALL) ALL\n",
+}
+"""Users of the second host alone: one may run sudo without a password, one may not."""
 
 
 @dataclasses.dataclass
@@ -100,7 +115,9 @@ class TwoHosts:
         neighbours = self.inside(self.far, "ip", "-j", "neigh", "show", "nud", "permanent")
         threaded = self.inside(self.far, "cat", "/sys/class/net/data1/threaded")
         near = json.loads(self.inside(self.near, "ip", "-j", "-d", "link", "show"))
-        return {"links": links, "features": features, "neigh": neighbours, "threaded": threaded, "near": near}
+        files = sorted(str(path) for path in self.folder.glob("tmp_*/**/*"))
+        return {"links": links, "features": features, "neigh": neighbours, "threaded": threaded, "near": near,
+                "files": files, "perf": processes(f"{self.folder}/tmp_")}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -150,16 +167,33 @@ def two_hosts(folder: Path) -> Iterator[TwoHosts]:
 @contextlib.contextmanager
 def sshd(folder: Path, name: str, namespace: str, listen: str) -> Iterator[None]:
     config = folder / f"sshd_{name}"
+    (folder / f"tmp_{name}").mkdir()
+    mounts = []
+    for file, lines in ACCOUNTS.items():
+        there = Path("/etc", file)
+        (folder / file).write_text((there.read_text() if there.exists() else "") + lines)
+        (folder / file).chmod(0o440 if file == "sudoers" else 0o644)
+        mounts += [f"mount --bind {folder / file} {there}"] * there.exists()
     config.write_text(SSHD_CONFIG.format(port=PORT, listen=listen, folder=folder, name=name))
+    private = ["unshare", "--mount", "sh", "-c", " && ".join([*mounts, 'exec "$@"']), "sh"]
+    command = [*private, "ip", "netns", "exec", namespace, SSHD, "-D", "-e", "-f", str(config)]
     with open(folder / f"sshd_{name}.log", "w") as log:
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, SSHD, "-D", "-e", "-f", str(config)], stderr=log
-        )
+        process = subprocess.Popen(command, stderr=log)
     try:
         yield
     finally:
         process.terminate()
         process.wait(10)
+
+
+def processes(words: str) -> list[str]:
+    """Command lines that have these words in them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if words in (line := path.read_bytes().replace(b"\0", b" ").decode()):
+                found.append(line)
+    return found
 
 
 def wait_for_ssh(folder: Path) -> None:

@@ -16,7 +16,8 @@ from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
 
 COMMANDS = [
-    "claims", "clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "show",
+    "batch", "claims", "clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "series",
+    "show",
 ]  # fmt: skip
 
 

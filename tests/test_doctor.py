@@ -18,9 +18,8 @@ LIB = str(Path(facts.__file__).resolve().parents[2])
 
 NAMES = [
     "Python", "root", "libbpf", "BTF", "live frames", "veth, native XDP", "threaded NAPI", "cpumap",
-    "GRO in cpumap", "netfilter BPF link", "pktgen", "xdp_trafficgen", "perf tool", "cycle counter", "CPUs",
-    "CPU isolation", "governor",
-    "turbo", "SMT", "other load",
+    "GRO in cpumap", "netfilter BPF link", "pktgen", "xdp_trafficgen", "perf tool",
+    "cycle counter", "CPUs", "CPU isolation", "governor", "turbo", "SMT", "other load",
 ]  # fmt: skip
 
 GOOD = doctor.Findings(

@@ -112,7 +112,6 @@ def test_what_cannot_be_sent_is_refused_with_the_reason(generator, given, said):
         ("pktgen", {"frame_sizes": 82, "ip_version": 6}),
         ("pktgen", {"flows": 64, "burst": 16, "hosts": "hosts.yaml"}),
         ("xdp_trafficgen", {"ip_version": 6, "frame_sizes": "66,1518"}),
-        ("xdp_trafficgen", {"ip_version": 6, "frame_sizes": 66, "sender_cpu": 2, "hosts": "hosts.yaml"}),
     ],
 )
 def test_what_can_be_sent_is_not(generator, given):

@@ -22,7 +22,7 @@ import pytest
 import zstandard
 
 import live
-from rxbook import RxbookError, instructions, profile, render, report, runs
+from rxbook import RxbookError, heads, instructions, profile, render, report, runs
 from rxbook.guests import debian, images, kernels, measuring, qemu
 from rxbook.kernel import facts
 from rxbook.plan import make_plan
@@ -350,7 +350,7 @@ def run(kernel, tmp_path_factory):
             return [w.replace("/init", "/nothing") for w in words] if image == bad.image else words
 
         patch.setattr(qemu, "command_line", without_init)
-        plan = make_plan({"variants": "good,bad", "count": "instructions"})
+        plan = make_plan({"variants": "good,bad", "count": "instructions", "heads": True})
         folder = Folder.create(tmp_path_factory.mktemp("runs") / "guests", plan, 1, "gro_on_off")
         about = live.wait_for_lock(lambda: measuring.measure(folder, plan.cells("")))
         folder.finish(about)
@@ -391,6 +391,20 @@ def test_each_boot_records_where_the_instructions_of_each_cell_go(run):
     assert whole["GRO off"] == pytest.approx(
         instructions.counts(run.samples[run.samples["gro"] == "off"]).mean
     )
+
+
+def test_the_slab_gives_as_many_heads_as_it_gets_back(run):
+    """GRO leaves heads in NAPI's cache, which feeds the next skbs."""
+    (row,) = heads.table(heads.load(run.path / "heads.csv"), source="", order=["good"]).frame.to_dict(
+        "records"
+    )
+    for gro in ("off", "on"):
+        assert row[f"{gro}_heads_from_slab_per_frame"] == pytest.approx(
+            row[f"{gro}_heads_to_slab_per_frame"], abs=0.02
+        )
+        assert row[f"{gro}_heads_from_cache_per_frame"] == pytest.approx(1, abs=0.02)
+    assert row["off_heads_from_slab_per_frame"] == pytest.approx(1, abs=0.02)
+    assert row["on_heads_from_slab_per_frame"] < 0.2
 
 
 def test_a_guest_has_nothing_of_this_machine(run):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,13 @@ from pathlib import Path
 
 import pytest
 
+import live
 from live import cell, wait_for_lock
-from rxbook import RxbookError, provenance, runs, workbook
+from rxbook import RxbookError, profile, provenance, report, runs, workbook
 from rxbook.kernel import ethtool, interface
+from rxbook.plan import make_plan
+from rxbook.profile import record
+from rxbook.profile.tasks import only_task
 from rxbook.testbeds import hosts as testbed
 from rxbook.testbeds import ssh
 from rxbook.testbeds.hosts import Hosts
@@ -75,9 +80,10 @@ def soon(state: object, look) -> object:
 @pytest.mark.needs_root
 def test_a_run_over_ssh_is_of_the_receiver_and_leaves_both_hosts_as_they_were(hosts, tmp_path, capsys):
     before = hosts.state()
-    asked = {"runs_dir": str(tmp_path), "run_name": "run", "hosts": str(hosts.file), "blocks": 5}
-    run = wait_for_lock(lambda: workbook.run("gro_on_off", asked | {"window_s": 0.05}))
-    assert "perf is not run over SSH" in capsys.readouterr().err
+    file = hosts.write(sender={"cpu": 1}, receiver={"cpu": 0})
+    asked = {"runs_dir": str(tmp_path), "run_name": "run", "hosts": str(file), "blocks": 5, "window_s": 0.05}
+    asked |= {"profile_s": 0.2, "profile_repeats": 1}
+    run = wait_for_lock(lambda: workbook.run("gro_on_off", asked))
     assert (run.status, len(run.samples)) == ("finished", 10)
     on, off = (run.samples[run.samples["gro"] == state] for state in ("on", "off"))
     assert on["segs_per_skb"].median() > 8 and off["segs_per_skb"].median() == pytest.approx(1, abs=0.05)
@@ -89,6 +95,10 @@ def test_a_run_over_ssh_is_of_the_receiver_and_leaves_both_hosts_as_they_were(ho
     assert run.host["kernel_release"] == os.uname().release
     assert run.host["versions"]["pandas"] and run.host["receiver"]["versions"]["pandas"] is None
     assert run.host["offloads_after"] == run.host["offloads_before"]
+    assert run.host["receiver"]["interface"]["cpu"] == 0
+    said = (run.path / "report.txt").read_text()
+    assert "perf on CPU 0 at" in said and "driver veth" in said
+    assert_profiled(run) if shutil.which("perf") else print("no perf: no profile over SSH was looked at")
     shared = tmp_path / "shared"
     runs.scrub(run.path, shared)
     text = "".join(path.read_text() for path in shared.glob("*.json"))
@@ -96,6 +106,76 @@ def test_a_run_over_ssh_is_of_the_receiver_and_leaves_both_hosts_as_they_were(ho
         assert f'"{name}' not in text and f"/{name}" not in text
     assert json.loads((shared / "host.json").read_text())["receiver"]["interface"]["driver"] == "veth"
     assert runs.load(shared).plan.hosts == "hosts.yaml"
+
+
+def assert_profiled(run: runs.Run) -> None:
+    """Each cell was recorded on the receiver's host, on its CPU, and is named by its symbols."""
+    found = record.recorded(run.path / "profiles")
+    assert [measured.gro for measured in found] == ["off", "on"]
+    merging = {}
+    for measured, (recording,) in found.items():
+        noted = json.loads(recording.data.with_suffix(".json").read_text())
+        assert noted["argv"][:5] == ["perf", "record", "-q", "-C", "0"]
+        assert noted["counted"]["frames"] > 1000 and recording.task.startswith("cpumap/0/map:")
+        mine, samples, _ = only_task(profile.load(recording.data), recording.task)
+        functions = mine.functions.set_index("symbol")["share"]
+        assert samples > 100 and functions["cpu_map_kthread_run"] > 0
+        merging[measured.gro] = functions.get("udp_gro_receive", 0.0)
+    assert merging["on"] > 0 and merging["off"] == 0
+    assert report.function_tables(run)
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(shutil.which("perf") is None, reason="the perf tool is not installed")
+def test_a_connection_lost_in_a_recording_leaves_neither_perf_nor_its_file(hosts, tmp_path, monkeypatch):
+    before = hosts.state()
+    with pytest.raises(RxbookError, match="ended"), opened(hosts.file) as bed:
+
+        def lost(self, *_):
+            state = hosts.state()
+            assert len(state["perf"]) == 1 and any(name.endswith("/perf.data") for name in state["files"])
+            os.kill(self.receiver.pid, signal.SIGKILL)
+
+        monkeypatch.setattr(Hosts, "count", lost)
+        record.profile_cells(bed, [cell()], tmp_path / "profiles", make_plan({}), 1)
+    assert soon(before, hosts.state) == before
+
+
+@pytest.mark.needs_root
+def test_both_roles_may_stand_on_one_host(hosts):
+    before = hosts.state()
+    hosts.inside(hosts.far, "ip", "link", "add", "both0", "type", "veth", "peer", "both1")
+    try:
+        for name in ("both0", "both1"):
+            hosts.inside(hosts.far, "ip", "link", "set", name, "addrgenmode", "none", "up")
+        file = hosts.write(sender={"host": "far", "interface": "both0"}, receiver={"interface": "both1"})
+        soon(True, lambda: "NO-CARRIER" not in hosts.inside(hosts.far, "ip", "link", "show"))
+        with opened(file) as bed:
+            assert bed.measure(cell(), 0.02, 0.1)["frames"] > 1000
+    finally:
+        hosts.inside(hosts.far, "ip", "link", "del", "both0")
+    assert soon(before, hosts.state) == before
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
+def test_who_is_not_root_needs_sudo_without_a_password(hosts):
+    before = hosts.state()
+    with opened(hosts.write(receiver={"host": "far_trusted"})) as bed:
+        assert bed.measure(cell(), 0.02, 0.1)["frames"] > 1000
+        assert hosts.state() != before
+    assert soon(before, hosts.state) == before
+    said = refusal(hosts.write(receiver={"host": "far_other"}))
+    assert "receiver on far_other: sudo: " in said and "password" in said and "log in as root" in said
+
+
+@pytest.mark.needs_root
+def test_a_device_that_sends_nothing_is_named_before_it_looks_like_a_slow_one(hosts):
+    """A veth end takes redirected frames only while its peer has an XDP program: here none is attached yet."""
+    with opened(hosts.file) as bed:
+        bed.load(cell())
+        with pytest.raises(RxbookError, match="data0 sends nothing that XDP redirects to it"):
+            bed.sender.call("start")
 
 
 @pytest.mark.needs_root
@@ -173,6 +253,15 @@ def test_what_speaks_against_a_device_is_said_before_anything_is_changed(hosts):
     assert hosts.state() == before
 
 
+OLD_PYTHON = """#!/bin/sh
+shift
+exec /usr/bin/python3 -c '
+import sys
+sys.version_info, sys.version = (3, 9, 2), "3.9.2 (stands for an old one)"
+sys.argv = sys.argv[1:]
+exec(sys.argv[0])' "$@"
+"""
+
 OBSTACLES = {
     "ssh1": "this SSH connection comes over ssh1",
     "eth7": "no interface eth7, only lo, data1, ssh1",
@@ -207,7 +296,54 @@ def test_what_ssh_refuses_is_said_with_its_remedy(hosts):
     finally:
         known.write_text(text)
     assert "receiver on far: " in said and "verification failed" in said and "compare the key" in said
+    # whatever the user's own configuration says
+    config = hosts.folder / "lax_config"
+    config.write_text((hosts.folder / "ssh_config").read_text().replace("Checking yes", "Checking no"))
+    known.write_text("".join(line + "\n" for line in text.splitlines() if not line.startswith("far ")))
+    try:
+        said = refusal(hosts.write(ssh_config="lax_config"))
+    finally:
+        known.write_text(text)
+    assert "receiver on far: " in said and "verification failed" in said and "compare the key" in said
     assert "install Python 3.11" in refusal(hosts.write(receiver={"python": "python9"}))
+    old = hosts.folder / "python3.9"
+    old.write_text(OLD_PYTHON)
+    old.chmod(0o755)
+    said = refusal(hosts.write(receiver={"python": str(old)}))
+    assert "Python 3.9.2 is too old: 3.11 or newer is needed" in said and "python: python3.12" in said
+
+
+@pytest.mark.needs_root
+def test_a_jump_host_is_checked_too_and_asks_for_no_password(hosts):
+    known = hosts.folder / "known_hosts"
+    text = known.read_text()
+    known.write_text("".join(line + "\n" for line in text.splitlines() if not line.startswith("near ")))
+    try:
+        said = refusal(hosts.write(sender={"host": "far"}))
+    finally:
+        known.write_text(text)
+    assert "sender on far: Host key verification failed" in said
+    asked = hosts.folder / "asked"
+    ask = hosts.folder / "askpass"
+    ask.write_text(f"#!/bin/sh\ntouch {asked}\necho x\n")
+    ask.chmod(0o755)
+    key = hosts.folder / "locked_key"
+    live.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(key))
+    config = (hosts.folder / "ssh_config").read_text()
+    (hosts.folder / "locked_config").write_text(
+        config.replace("Host near\n", f"Host near\n  IdentityFile {key}\n").replace(
+            f"  IdentityFile {hosts.folder}/user_key\n", ""
+        )
+        + f"Match host 10.87.0.2\n  IdentityFile {hosts.folder}/user_key\n"
+    )
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SSH_ASKPASS", str(ask))
+        environment.setenv("DISPLAY", ":9")
+        file = hosts.write(ssh_config="locked_config")
+        assert "no passwords are asked for" in refusal(file)
+        with pytest.raises(RxbookError, match="no passwords are asked for"):
+            testbed.release(file)
+    assert not asked.exists()
 
 
 @pytest.mark.parametrize(
@@ -215,6 +351,12 @@ def test_what_ssh_refuses_is_said_with_its_remedy(hosts):
     [
         ("Warning: x\r\nroot@a: Permission denied (publickey).\r\n", "no passwords are asked for"),
         ("sudo: a password is required", "log in as root, or let this user run sudo"),
+        ("sh: 1: exec: sudo: not found", "log in as root, or let this user run sudo"),
+        ("sudo: python9: command not found", "install Python 3.11"),
+        (
+            "stdio forwarding failed\nchannel 0: open failed: connect failed: refused\nUNKNOWN",
+            "the jump host",
+        ),
         ("ssh: Could not resolve hostname a: Name or service not known", "see its name in the file"),
         ("ssh: connect to host a port 22: Connection refused", "`ssh a true` works"),
         ("Python 3.9.2 is too old: 3.11 or newer is needed", "python: python3.12"),
@@ -253,8 +395,9 @@ def test_settings_of_ethtool_are_the_current_ones():
     assert ethtool.values(said) == {"Adaptive RX": "on  TX: on", "rx-usecs": 50}
 
 
-def test_interrupts_go_to_the_cpus_and_come_back(tmp_path, monkeypatch):
-    """On a tree like that of a PCI device: no device of this machine may be touched."""
+@pytest.fixture
+def mock_interrupts(tmp_path, monkeypatch):
+    """A mock of the files of a PCI device with interrupts 41 and 42: no device of this machine may be touched."""
     device, affinities = tmp_path / "net/eth9/device/msi_irqs", tmp_path / "irq"
     for number in ("41", "42"):
         (affinities / number).mkdir(parents=True)
@@ -266,11 +409,37 @@ def test_interrupts_go_to_the_cpus_and_come_back(tmp_path, monkeypatch):
     monkeypatch.setattr(interface, "IRQ", affinities)
     monkeypatch.setattr(interface.socket, "if_nametoindex", lambda name: 1)
     monkeypatch.setattr(interface.Settings, "_read_features", lambda self: {})
+    return affinities
+
+
+def test_interrupts_go_to_the_cpus_and_come_back(mock_interrupts):
+    affinities = mock_interrupts
     settings = interface.Settings("eth9")
     interface.set_irq_affinity("eth9", [2, 3])
     assert [path.read_text() for path in affinities.rglob("smp*")] == ["2,3", "2,3"]
     assert settings.restore([], []) == []
     assert [path.read_text() for path in affinities.rglob("smp*")] == ["0-7", "0-7"]
+
+
+def test_interrupts_that_do_not_move_are_named(mock_interrupts, tmp_path):
+    assert list(interface._interrupt_obstacles("eth9")) == []
+    (mock_interrupts / "42/smp_affinity_list").unlink()
+    assert list(interface._interrupt_obstacles("eth9")) == []  # a vector that is not used
+    (mock_interrupts / "42/smp_affinity_list").mkdir()  # an error, as the kernel's own for one that it places
+    assert "places interrupts 42 of eth9 itself" in "".join(interface._interrupt_obstacles("eth9"))
+    with pytest.raises(RxbookError, match="interrupt 42 of eth9 does not go to CPUs 2: "):
+        interface.set_irq_affinity("eth9", [2])
+
+
+def test_irqbalance_would_undo_it(mock_interrupts, tmp_path):
+    shutil.copy("/bin/sleep", tmp_path / "irqbalance")
+    with subprocess.Popen([tmp_path / "irqbalance", "60"]) as process:
+        try:
+            found = soon(1, lambda: len([*interface._interrupt_obstacles("eth9")]))
+            said = "".join(interface._interrupt_obstacles("eth9"))
+        finally:
+            process.kill()
+    assert found == 1 and said.startswith("irqbalance runs")
 
 
 def test_the_archive_needs_no_package_that_a_host_may_not_have(tmp_path):

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from live import no_other_run
-from rxbook import RxbookError, execute, progress, report, runs, workbook
+from rxbook import RxbookError, execute, notebooks, progress, report, runs, workbook
 from rxbook.notebooks import NOTEBOOKS
 from rxbook.plan import INPUTS, Plan, make_plan
 from rxbook.workbook import PLACE
@@ -36,6 +36,7 @@ BUSY = "another run measures"
 DIFFERENT = {
     "gro_on_off": {"frame_sizes", "udp_csum", "top"},
     "function_cycles": {"frame_sizes", "flows", "burst", "shapes", "blocks", "profile_s", "profile_repeats"},
+    "bulk_cache": {"frame_sizes", "udp_csum", "flows", "burst", "blocks", "heads", "functions", "top"},
 }
 """Parameters whose default in a notebook is not the plan's own."""
 
@@ -150,7 +151,7 @@ def by_command(tmp_path_factory):
     """`rxbook run` ended by Ctrl-C, resumed, ended by kill -9, and resumed to its end."""
     story = Story(tmp_path_factory.mktemp("by_command"))
     rxbook = (story.folder, BIN / "rxbook", "run", "gro_on_off", "--runs-dir", "runs")
-    short = {"window_s": 0.05, "profile_s": 0.1, "profile_repeats": 1}
+    short = {"window_s": 0.05, "profile_s": 0.1, "profile_repeats": 1, "heads": True}
     new = Command(*rxbook, *settings(frame_sizes=64, udp_csum="computed", blocks=BLOCKS, **short))
     story.tell("Ctrl-C", new.kill(signal.SIGINT, after=3))
     resume = (*rxbook, "--resume", story.path.name)
@@ -316,8 +317,11 @@ def test_a_run_name_is_no_path(tmp_path, name):
 # --- as stored
 
 
-@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_declares_every_parameter_with_the_plans_default(notebook):
+MEASURING = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.stem != "explore"]
+
+
+@pytest.mark.parametrize("notebook", MEASURING, ids=lambda path: path.stem)
+def test_a_notebook_that_measures_declares_every_parameter_with_the_plans_default(notebook):
     declared = papermill.inspect_notebook(str(notebook))
     inputs = {name: declared.pop(name)["default"] for name in INPUTS if name in declared}
     assert set(declared) == {*Plan.model_fields, *PLACE}
@@ -326,6 +330,14 @@ def test_a_notebook_declares_every_parameter_with_the_plans_default(notebook):
     assert [given.pop(name) for name in PLACE] == ["", ""]
     own, plans = make_plan(given).model_dump(), Plan().model_dump()
     assert {name for name in own if own[name] != plans[name]} <= DIFFERENT[notebook.stem]
+
+
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_papermill_tells_type_and_help_of_each_parameter(notebook):
+    told = papermill.inspect_notebook(str(notebook))
+    assert set(told) >= set(notebooks.declared(notebook.stem)) and len(told) > 1
+    for name, about in told.items():
+        assert about["inferred_type_name"] not in ("None", "") and about["help"], name
 
 
 @pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)

@@ -280,8 +280,8 @@ OTHER = {
     "receiver": "stack", "gro": "on", "frame_sizes": 512, "udp_csum": "zero", "flows": 64, "burst": 16,
     "protocol": "tcp", "ip_version": 4, "encap": "4in4", "rx_udp_gro_forwarding": "off", "rx_gro_list": "on",
     "drop_tcp": False, "window_s": 0.3, "warmup_s": 0.1, "blocks": 5, "aa": True, "pressure_limit": 0.5,
-    "shapes": "ip-udp,ipip-udp", "profile": False, "profile_s": 2, "profile_repeats": 4, "call_graph": True,
-    "variant": "v", "variants": "debian:6.12", "count": "instructions", "boots": 3,
+    "shapes": "ip-udp,ipip-udp", "profile": False, "profile_s": 2, "profile_repeats": 4, "heads": True,
+    "call_graph": True, "variant": "v", "variants": "debian:6.12", "count": "instructions", "boots": 3,
     "sender_cpu": 2, "receiver_cpu": 3, "queue_size": 1024, "hosts": "hosts.yaml",
     "generator": "pktgen",
 }  # fmt: skip

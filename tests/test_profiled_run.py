@@ -6,14 +6,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pyperf
 import pytest
 
 import live
 from rxbook import RxbookError, function_cycles, profile, report, runs, workbook
-from rxbook.kernel import probes
 from rxbook.plan import make_plan
 from rxbook.profile import record
 
@@ -150,7 +151,7 @@ def test_the_notebooks_inputs_are_shown_and_nothing_is_measured(run, tmp_path):
 
 
 def test_without_perf_the_run_goes_on_and_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(probes.shutil, "which", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))  # also of the process that receives
     done = run_in(tmp_path, PARAMETERS | {"shapes": "ip-udp"})
     assert done.status == "finished" and runs.status(done.path) == "finished"
     assert "no perf tool" in capsys.readouterr().err
@@ -168,9 +169,13 @@ def test_call_chains_are_recorded_where_asked_for(tmp_path):
     assert rows.loc["cpu_map_kthread_run", "children_percent"] > 50
 
 
-def test_what_perf_refuses_is_one_line(tmp_path):
-    plan = make_plan({"frame_sizes": 64, "receiver_cpu": 4095, "sender_cpu": 0})
+def test_what_perf_refuses_is_one_line(tmp_path, monkeypatch):
+    perf = tmp_path / "perf"
+    perf.write_text('#!/bin/sh\n[ "$1" = record ] && set -- "$@" -C 4095\nexec /usr/bin/perf "$@"\n')
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with live.open_testbed() as testbed:
-        (cell,) = live.cells(frame_sizes=64, udp_csum="computed", gro="on")
-        with pytest.raises(RxbookError, match="perf record"):
-            record.profile_cells(testbed, [cell], tmp_path / "p", plan, 1)
+        with pytest.raises(RxbookError, match="perf record") as caught:
+            record.profile_cells(testbed, [live.cell()], tmp_path / "p", make_plan({}), 1)
+        assert "\n" not in str(caught.value)
+        assert not list(Path(tempfile.gettempdir()).glob(f"rxbook-perf-{testbed.receiver.pid}-*"))

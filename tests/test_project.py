@@ -2,6 +2,7 @@
 """The files around the code: in step with each other, licensed, and what the README promises is there."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 OF_CONDA = {"matplotlib-base": "matplotlib"}  # without Qt
 OF_PIP = {"symbolic"}
 """Packages that conda-forge does not have."""
-BROUGHT = {"PIL": "pillow", "yaml": "pyyaml", "IPython": "ipykernel"}
+BROUGHT = {"PIL": "pillow", "yaml": "pyyaml", "IPython": "ipykernel", "traitlets": "ipywidgets"}
 """Packages that others cannot be without."""
 
 
@@ -172,3 +173,34 @@ def test_git_ignores_what_is_measured():
         pytest.skip("no git repository")
     assert [path.name for path in tracked("runs")] == ["README.md"]
     assert not tracked("*.pyc", ".venv", "*.egg-info")
+
+
+def test_the_hook_refuses_notebooks_with_outputs_by_what_is_staged(tmp_path):
+    git = ["git", "-c", "user.name=me", "-c", "user.email=me@example.com", "-C", tmp_path]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (tmp_path / ".git/hooks/pre-commit").symlink_to(ROOT / ".ci/pre-commit")
+    clean = json.loads((ROOT / "notebooks/gro_on_off.ipynb").read_text())
+    run = json.loads(json.dumps(clean))
+    cell = next(cell for cell in run["cells"] if cell["cell_type"] == "code")
+    cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": ["2.70 Mpps"]}]
+
+    def commit(notebook, source):
+        (tmp_path / "x.ipynb").write_text(json.dumps(notebook, indent=1) + "\n")
+        (tmp_path / "x.py").write_text(source)
+        subprocess.run([*git, "add", "-A"], check=True)
+        return subprocess.run(
+            [*git, "commit", "-qm", "x"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"VENV": sys.prefix},
+        )
+
+    refused = commit(run, "x = 1\n")
+    assert refused.returncode and "x.ipynb has outputs" in refused.stderr and "x.py" not in refused.stderr
+    refused = commit(clean, "x=1\n")
+    assert (
+        refused.returncode
+        and "x.py is not formatted" in refused.stderr
+        and "has outputs" not in refused.stderr
+    )
+    assert commit(clean, "x = 1\n").returncode == 0

@@ -47,6 +47,75 @@ def run(
 
 
 @app.command()
+def batch(
+    file: Annotated[Path, typer.Argument(help="a YAML file: notebooks with grids of parameters")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and the time it takes")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="run everything once more, into new folders")
+    ] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="run failed items once more")] = False,
+    stop_on_error: Annotated[
+        bool, typer.Option("--stop-on-error", help="end at the first that fails")
+    ] = False,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="a Dask scheduler, to run on its workers")
+    ] = None,
+    local_cluster: Annotated[
+        bool, typer.Option("--local-cluster", help="the same with workers of this machine")
+    ] = False,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Run many notebooks, each into a run folder; what is done already is not run again."""
+    try:
+        from rxbook.batch import cluster as workers
+        from rxbook.batch import local
+
+        options = (dry_run, again, retry_failed, stop_on_error)
+        if cluster or local_cluster:
+            status = workers.run(file, runs_dir, cluster, local.Options(*options))
+        else:
+            status = local.run(file, runs_dir, local.Options(*options))
+    except KeyboardInterrupt as stop:  # here, as typer would end without a word
+        print(f"\nrxbook: interrupted{stop}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    raise typer.Exit(status)
+
+
+@app.command()
+def series(
+    tree: Annotated[Path, typer.Option(help="a git repository of the kernel; its checkout stays as it is")],
+    base: Annotated[str, typer.Option(metavar="COMMIT", help="what the series starts from, or LABEL=COMMIT")],
+    at: Annotated[str, typer.Option(metavar="COMMIT,COMMIT", help="points of the series, each so too")],
+    config: Annotated[str, typer.Option(help="a .config, or small: what the receive path needs")] = "small",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="a parameter, as of rxbook run")
+    ] = None,
+    notebook: Annotated[str, typer.Option(help="what is run when all are built")] = "gro_on_off",
+    jobs: Annotated[int | None, typer.Option(min=1, help="of make; default: one for each CPU")] = None,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Build the kernel at points of a patch series, and compare these as guests in one table."""
+    from rxbook import execute
+    from rxbook.guests import kernels, qemu
+    from rxbook.guests import series as builds
+
+    try:
+        given = _parse(settings or [])
+        if "variants" in given:
+            raise RxbookError("the points of the series are the variants: leave --set variants out")
+        points = builds.points(tree, [base, *at.split(",")])
+        given["variants"] = ",".join(point.label for point in points)
+        execute.planned(notebook, given)  # a wrong parameter is told before minutes of make
+        qemu.require()
+        for kernel in builds.build(tree, points, config, jobs or len(os.sched_getaffinity(0))):
+            print(kernels.line(kernel))
+    except KeyboardInterrupt:
+        print("\nrxbook: interrupted; what was built stays, the same command goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    run(notebook, [f"{name}={value}" for name, value in given.items()], runs_dir=runs_dir)
+
+
+@app.command()
 def parameters() -> None:
     """List the parameters that --set and the notebooks take."""
     from rxbook.plan import Plan, allowed
@@ -95,6 +164,13 @@ def perf(
     ] = None,
     inlined: Annotated[str, typer.Option(help="shown, apart from their callers, or hidden")] = "shown",
     form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    together: Annotated[
+        bool, typer.Option("--sum", help="all files as one profile, counted side by side")
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="with --sum: a Dask scheduler, to count on its workers"),
+    ] = None,
     folded: Annotated[bool, typer.Option("--folded", help="stacks for flamegraph.pl and its kin")] = False,
     speedscope: Annotated[bool, typer.Option("--speedscope", help="JSON for speedscope.app")] = False,
     firefox: Annotated[bool, typer.Option("--firefox", help="JSON for profiler.firefox.com")] = False,
@@ -121,7 +197,18 @@ def perf(
     else:
         from rxbook.profile import show
 
-        print(show.files(files, top, only, by, event, children, kallsyms, form, debug or (), inlined), end="")
+        options = (top, only, by, event, children, kallsyms, form, debug or (), inlined)
+        if cluster and not together:
+            raise RxbookError("--cluster goes with --sum: one file is read faster here")
+        if together:
+            gc.enable()
+        if cluster:
+            from rxbook.batch import cluster as workers
+
+            with workers.executor(cluster) as executor:
+                print(show.files(files, *options, together, executor), end="")
+        else:
+            print(show.files(files, *options, together), end="")
 
 
 def _instead_of_the_table(context: typer.Context) -> str | None:
@@ -202,6 +289,26 @@ def show(
     from rxbook import listing, runs
 
     print(listing.shown(runs.find(run, runs_dir or runs.RUNS)), end="")
+
+
+@app.command()
+def trend(
+    value: Annotated[str, typer.Option(help="mpps or ns_per_packet")] = "mpps",
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="cells of which this holds, as gro=on")
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="DAY", help="runs that began then or later: 2026-12-01")] = "",
+    last: Annotated[int, typer.Option(min=0, help="list so many runs of each cell; 0: all")] = 10,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write the tables and a figure of each cell there")
+    ] = None,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Print each cell over all runs, oldest first, and mark where it changed."""
+    from rxbook import trend
+
+    print(trend.shown(value, trend.parse_only(only or []), since, last, form, save, runs_dir), end="")
 
 
 @app.command()

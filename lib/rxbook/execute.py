@@ -4,24 +4,28 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 import threading
 import time
 from pathlib import Path
 
-from rxbook import RxbookError, doctor, generators, notebooks, progress, runs
+from rxbook import RxbookError, doctor, generators, heads, notebooks, progress, runs
 from rxbook.kernel import facts
 from rxbook.plan import INPUTS, Plan, make_plan
 from rxbook.profile import record
 from rxbook.testbeds import hosts
 from rxbook.testbeds.lock import Lock
 
-__all__ = ["run"]
+__all__ = ["START_S", "estimate_s", "into", "planned", "run"]
 
 # jsonschema, which papermill and nbconvert import, compiles a grammar of IRIs on import: 1.6 s for a check
 # that no notebook needs. It goes without where that package is missing.
 sys.modules.setdefault("rfc3987_syntax", None)
+
+START_S, BOOT_S = 8.0, 20.0
+"""Of the notebook's process and of what is written at the end; of a guest."""
 
 KERNEL = "python3"  # this interpreter's, whatever the notebook was last opened with
 
@@ -33,14 +37,14 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
     """
     source = notebooks.find(notebook)
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
+    if resume is None and "blocks" not in notebooks.declared(notebook):
+        _show(source, folder / runs.new_name(notebook), given)
+        return
     if resume is None:
-        declared = notebooks.declared(notebook)
         if given.get("hosts"):  # the notebook runs elsewhere
             given = given | {"hosts": str(Path(given["hosts"]).absolute())}
-        inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
-        asked = {name: value for name, value in given.items() if name not in inputs}
-        defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
-        path, plan = folder / runs.new_name(notebook), make_plan(defaults | asked)
+        inputs, plan = planned(notebook, given)
+        path = folder / runs.new_name(notebook)
     else:
         inputs, (path, plan) = {}, _to_resume(runs.find(resume, folder).absolute(), given)
         given = plan.model_dump()
@@ -56,6 +60,60 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
     _conclude(path, notebook)
 
 
+def planned(notebook: str, given: dict[str, str]) -> tuple[dict[str, str], Plan]:
+    """What a notebook shows instead of measuring, if anything, and its plan with these parameters.
+
+    Raises RxbookError where there is no such notebook, or a parameter is wrong.
+    """
+    declared = notebooks.declared(notebook)
+    inputs = {name: given[name] for name in INPUTS if given.get(name) and name in declared}
+    asked = {name: value for name, value in given.items() if name not in inputs}
+    defaults = {name: default for name, default in declared.items() if name in Plan.model_fields}
+    return inputs, make_plan(defaults | asked)
+
+
+def into(notebook: str, path: Path, given: dict[str, object]) -> None:
+    """Run a notebook with this folder as its run folder, or go on with it there; as an item of a batch does.
+
+    Raises RxbookError in one line. notebook.ipynb in the folder then has the error where it happened.
+    """
+    from papermill.exceptions import PapermillExecutionError
+
+    declared = notebooks.declared(notebook)
+    plan = make_plan({name: value for name, value in (declared | given).items() if name in Plan.model_fields})
+    if not (path / "report.html").exists():
+        try:
+            _papermill(notebooks.find(notebook), path, plan, given)
+        except PapermillExecutionError as error:
+            known = error.ename == RxbookError.__name__
+            raise RxbookError(f"{'' if known else f'{error.ename}: '}{error.evalue}") from None
+        except RuntimeError as error:
+            raise RxbookError(f"the notebook's process failed: {error}") from None
+        _write_page(path)
+    inputs = any(given.get(name) for name in INPUTS)
+    if "blocks" in declared and not inputs and not runs.is_run(path):
+        raise RxbookError(
+            "nothing was measured: this machine can only show the recorded sample (rxbook doctor)"
+        )
+
+
+def estimate_s(plan: Plan) -> float:
+    """About how long a run of this plan takes, with its start and its tables."""
+    per_block = len(plan.cells("x"))
+    if plan.kernels:
+        boots = (plan.boots or 2) * len(plan.kernels)
+        each = BOOT_S + per_block / len(plan.kernels) * (1 + 3 * plan.profile + plan.heads)
+        return START_S + boots * each / min(boots, os.cpu_count() or 1)
+    seconds = plan.blocks * per_block * (plan.window_s + plan.warmup_s)
+    seconds += _profiles(plan, per_block) * (plan.profile_s + plan.warmup_s + record.LEAD_S)
+    seconds += plan.heads * heads.WINDOWS * per_block * (plan.window_s + plan.warmup_s)
+    return START_S + 1.3 * seconds  # windows are 70 to 80 % of a run's time
+
+
+def _profiles(plan: Plan, per_block: int) -> int:
+    return plan.profile * plan.profile_repeats * per_block
+
+
 def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:
     if given:
         raise RxbookError("--resume takes its parameters from the run: leave --set out")
@@ -63,6 +121,24 @@ def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:
     if run.status == "running":
         raise RxbookError(f"{path.name} is still running: wait for it, or end it")
     return path, run.plan
+
+
+def _show(source: Path, path: Path, given: dict[str, str]) -> None:
+    """Run a notebook that measures nothing. Raises RxbookError for a parameter that it has not."""
+    declared = notebooks.declared(source.stem)
+    for name in given:
+        if name not in declared:
+            raise RxbookError(
+                f"the notebook {source.stem} has no parameter {name}; it has {', '.join(declared)}"
+            )
+    asked: dict[str, object] = {**given, "widgets": False}
+    if given.get("runs"):  # the notebook runs elsewhere
+        names = given["runs"].split(",")
+        asked["runs"] = [str(runs.find(name.strip(), path.parent).absolute()) for name in names]
+    print(f"nothing is measured; {_shown(path)}", flush=True)
+    _execute(source, path, Plan(), asked)
+    _write_page(path)
+    _conclude(path, source.stem)
 
 
 def _announce(path: Path, plan: Plan) -> None:
@@ -87,7 +163,7 @@ def _announce(path: Path, plan: Plan) -> None:
     per_block = len(plan.cells(release))
     blocks = len(runs.blocks_left(path, plan, per_block))
     seconds = blocks * per_block * (plan.window_s + plan.warmup_s)
-    profiles = (plan.profile and not plan.hosts) * plan.profile_repeats * per_block
+    profiles = _profiles(plan, per_block)
     seconds += profiles * (plan.profile_s + plan.warmup_s + record.LEAD_S)
     recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
     print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "
@@ -114,8 +190,21 @@ def _announce_inputs(path: Path, inputs: dict[str, str]) -> None:
 
 
 def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> None:
-    import papermill
     from papermill.exceptions import PapermillExecutionError
+
+    try:
+        _papermill(source, path, plan, given)
+    except PapermillExecutionError as error:
+        raise _without_traceback(error, source.stem, path) from None
+    except RuntimeError as error:  # nbclient's, where the process did not start, or was killed
+        kept = _what_is_kept(source.stem, path)
+        raise RxbookError(f"the notebook's process failed: {error}{kept}") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_what_is_kept(source.stem, path)) from None
+
+
+def _papermill(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> None:
+    import papermill
 
     for name in (
         "papermill",
@@ -136,13 +225,6 @@ def _execute(source: Path, path: Path, plan: Plan, given: dict[str, object]) -> 
             progress_bar=False,
             cwd=str(runs.ROOT),
         )
-    except PapermillExecutionError as error:
-        raise _without_traceback(error, source.stem, path) from None
-    except RuntimeError as error:  # nbclient's, where the process did not start, or was killed
-        kept = _what_is_kept(source.stem, path)
-        raise RxbookError(f"the notebook's process failed: {error}{kept}") from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_what_is_kept(source.stem, path)) from None
     finally:
         ended.set()
         watcher.join()

@@ -5,7 +5,7 @@ A head is struct sk_buff itself, from the slab cache skbuff_head_cache. With GRO
 cache of the CPU, from where the next batch takes them; a head of an skb that the stack drops goes back to the slab.
 Heads are neither made nor lost on the way, so over a window what the slab gives is what it gets back, but for the few
 that are on their way (a queue of cpumap holds 2048). So heads that go back to the slab tell what is wanted also on a
-kernel that shows nothing else.
+kernel that shows nothing else, but for those that an overfull cache gives back in bulk.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def table(counted: pd.DataFrame, *, source: str, order: Sequence[str]) -> Table:
 
     order: the variants. Figures are of all windows together; half of the range between windows where it is not 0.000.
     """
+    seen = [name for name in COUNTERS if counted[name].notna().any()]
     by_burst = len(order) == 1 and words.varying(counted) == {"burst"}
     sections: list[Section] = []
     records, rows = [], []
@@ -105,7 +106,7 @@ def table(counted: pd.DataFrame, *, source: str, order: Sequence[str]) -> Table:
             record = shape | {"variant": variant} | _record(of_variant)
             records.append(record)
             label = f"burst {shape['burst']}" if by_burst else variant
-            rows.append((label, *(_figure(record, gro, name) for gro in GRO for name in COUNTERS)))
+            rows.append((label, *(_figure(record, gro, name) for gro in GRO for name in seen)))
         if not by_burst:
             sections.append(Section(words.traffic(shape), tuple(rows)))
             rows = []
@@ -114,7 +115,7 @@ def table(counted: pd.DataFrame, *, source: str, order: Sequence[str]) -> Table:
         flows = f"{records[0]['flows']} flows"
         sections.append(Section(f"{words.traffic(records[0], fields)}, {flows}", tuple(rows)))
     first = "bursts" if by_burst else "variant"
-    columns = [("", first), *((f"GRO {gro}", NAMES[name]) for gro in GRO for name in COUNTERS)]
+    columns = [("", first), *((f"GRO {gro}", NAMES[name]) for gro in GRO for name in seen)]
     title = "skb heads per frame"
     return Table(
         title, tuple(columns), tuple(sections), tuple(_notes(counted)), pd.DataFrame(records), source
@@ -143,12 +144,14 @@ def _figure(record: Mapping[str, Any], gro: str, name: str) -> str:
 
 
 def _notes(counted: pd.DataFrame) -> Iterator[str]:
-    yield "slab: heads that it gave, alone or in bulk. cache: heads taken from NAPI's cache, which the slab refills."
-    yield "freed: heads that went back to the slab. In a steady state the slab gives as many as it gets back."
-    unseen = counted["heads_from_slab"].isna()
-    if unseen.any():
+    if counted["heads_from_slab"].notna().any():
         yield (
-            "-: this kernel lets no function be traced (fentry), so what the slab gives in bulk and the cache are not "
-            "seen; freed is by the tracepoint kmem_cache_free."
+            "slab: heads that it gave, alone or in bulk. cache: heads taken from NAPI's cache, which the slab refills."
+        )
+    yield "freed: heads that went back to the slab. In a steady state it gives as many as it gets back."
+    if counted["heads_from_slab"].isna().any():
+        yield (
+            "This kernel lets no function be traced (fentry): what the slab gives in bulk, NAPI's cache, and what an "
+            "overfull cache gives back in bulk are not seen. freed is by the tracepoint kmem_cache_free."
         )
     yield "+/-: half of the range between windows, where it is not 0.000. Windows of their own: counting takes time."

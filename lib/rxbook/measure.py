@@ -15,6 +15,7 @@ from rxbook.plan import Cell, Plan
 from rxbook.profile.record import profile_cells
 from rxbook.runs import Folder, blocks_left
 from rxbook.testbeds.hosts import Hosts
+from rxbook.testbeds.pair import Pair
 from rxbook.testbeds.veth import Veth
 
 __all__ = ["IDLE_LIMIT", "MIN_FRAMES", "common_row", "measure", "window_row"]
@@ -53,10 +54,7 @@ def measure(
         wall_s = time.monotonic() - start
         if plan.heads:
             _heads(folder, cells, testbed)
-        if plan.profile and plan.hosts:
-            folder.log("no profile: perf is not run over SSH")
-            print("no profile was recorded: perf is not run over SSH", file=sys.stderr)
-        elif plan.profile:
+        if plan.profile:
             _profile(folder, cells, testbed, report_profiles)
     if plan.hosts:
         folder.add_to_host(testbed.host)  # again, as it has the devices' counters now
@@ -70,7 +68,7 @@ def _testbed(plan: Plan, holder: str) -> Veth | Hosts:
     return Veth(plan.sender_cpu, plan.receiver_cpu, plan.queue_size, holder, plan.generator)
 
 
-def _heads(folder: Folder, cells: list[Cell], testbed: Veth | Hosts) -> None:
+def _heads(folder: Folder, cells: list[Cell], testbed: Pair) -> None:
     """A run without them is still a run, as one without perf."""
     try:
         heads.measure(testbed, cells, folder.path / "heads.csv", folder.plan, folder.seed)
@@ -79,7 +77,7 @@ def _heads(folder: Folder, cells: list[Cell], testbed: Veth | Hosts) -> None:
         print(f"no skb heads were counted: {error}", file=sys.stderr)
 
 
-def _profile(folder: Folder, cells: list[Cell], testbed: Veth, report: Callable[[int, int], None]) -> None:
+def _profile(folder: Folder, cells: list[Cell], testbed: Pair, report: Callable[[int, int], None]) -> None:
     """A run without perf is still a run: it says what is missing."""
     try:
         profile_cells(testbed, cells, folder.path / "profiles", folder.plan, folder.seed, report)

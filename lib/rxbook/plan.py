@@ -338,7 +338,7 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
             f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
             "choose two CPUs"
         )
-    if plan.generator == "xdp_trafficgen" and plan.sender_cpu != 0 and not (plan.hosts or plan.kernels):
+    if plan.generator == "xdp_trafficgen" and plan.sender_cpu != 0 and not plan.kernels:
         raise RxbookError(
             f"generator=xdp_trafficgen sends from CPU 0 and from no other: say sender_cpu=0, not {plan.sender_cpu}"
         )
@@ -346,6 +346,9 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
         raise RxbookError(
             "aa, variant and hosts are of kernels that run: leave them out where guests are compared"
         )
+    defaults = [Plan.model_fields[name].default for name in ("sender_cpu", "receiver_cpu")]
+    if plan.hosts and [plan.sender_cpu, plan.receiver_cpu] != defaults:
+        raise RxbookError(f"hosts={plan.hosts} names the CPUs: leave sender_cpu and receiver_cpu out")
     if len(plan.kernels) < len(plan.variants):
         raise RxbookError(f"variants={','.join(plan.variants)}: two have one label, write LABEL=NAME")
     plan.cells("x")  # refuses here what no cell can send, before anything is set up

@@ -20,7 +20,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -55,11 +54,11 @@ class Rxbook(HookBase):
 
     def _start(self) -> None:
         self._cpus = _cpus_asked_for()
-        self._folder = tempfile.TemporaryDirectory(prefix=f"rxbook-hook-{os.getpid()}-")
+        self._folder = perf_tool.temporary_folder()
         kept = os.environ.get(KEEP, "")
         place = Path(kept or self._folder.name).absolute()
         place.mkdir(parents=True, exist_ok=True)
-        perf_tool.save_kallsyms(place)
+        perf_tool.save_kallsyms(place, Path("/proc/kallsyms").read_bytes())
         self._data = place / f"perf.data.{uuid.uuid4().hex[:12]}"
         self._recording = perf_tool.Recording(
             perf_tool.record_command(self._cpus), self._data, Path(self._folder.name)
@@ -68,8 +67,10 @@ class Rxbook(HookBase):
         os.environ[CONTROL] = self._folder.name
 
     def _switch(self, word: str) -> None:
-        if not self._control.send(word):
-            raise HookError(f"perf record did not {word} within {perf_tool.ANSWER_S:.0f} s")
+        try:
+            self._control.obey(word)
+        except RxbookError as error:
+            raise HookError(str(error)) from error
 
     def __enter__(self) -> None:
         self._switch("enable")

@@ -170,9 +170,9 @@ def read_samples(path: Path) -> pd.DataFrame:
     whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
     missing = {name: [""] for name in COLUMNS if TYPES.get(name) is not str}
     found = pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
-    if "generator" not in found:
-        found["generator"] = "live_frames"  # no other was there then
-    return found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
+    found = found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
+    found["generator"] = found["generator"].astype(object).fillna("live_frames")  # no other was there then
+    return found
 
 
 def blocks_left(path: Path, plan: Plan, per_block: int) -> range:

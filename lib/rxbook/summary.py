@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ __all__ = ["text"]
 
 WIDTH = 72
 JOINT = "\0"  # a blank at which no line is broken
+LOSS = re.compile(r"drop|miss|discard|err|no_?buf|overflow", re.IGNORECASE)
 NAME = 12  # columns for the name of a fact
 
 
@@ -70,6 +72,9 @@ def _how(run: Run) -> Iterator[str]:
     yield from _fact("kernel", _joined(host, "kernel_release", "kernel_version"))
     yield from _fact("config", f"hash {host.get('config_hash') or 'not known'}")
     yield from _fact("machine", provenance.machine_label(host) + _cpu(host))
+    for role in ("receiver", "sender"):
+        if role in host:
+            yield from _fact(role, _device(host[role]["interface"]))
     yield from _fact("mitigations", _mitigations(host))
     yield from _fact("offloads", _offloads(plan))
     for label, guest in (host.get("guests") or {}).get("kernels", {}).items():
@@ -91,6 +96,24 @@ def _cpu(host: dict) -> str:
     isolated = host.get("cpus_isolated")
     said.append(f"isolated CPUs {','.join(map(str, isolated))}" if isolated else "no isolated CPU")
     return "; " + ", ".join(said)
+
+
+def _device(device: dict) -> str:
+    """An Ethernet device of another host, its CPUs, and which of its counters of loss moved during the run."""
+    told = {"driver": "driver {}", "firmware": "firmware {}", "speed_mbps": "{} Mbit/s", "rx_queues": "{} queue(s)",
+            "cpu": "CPU {}"}  # fmt: skip
+    said = [form.format(device[name]) for name, form in told.items() if device.get(name) not in (None, "")]
+    if device.get("irq_cpus"):
+        said.append(f"interrupts on CPU {','.join(map(str, device['irq_cpus']))}")
+    said += [
+        f"{name} {', '.join(f'{key} {value}' for key, value in device[name].items())}"
+        for name in ("rings", "coalescing")
+        if device.get(name)
+    ]
+    said += [
+        f"{name} {value:+d}" for name, value in (device.get("counters") or {}).items() if LOSS.search(name)
+    ]
+    return "; ".join(said)
 
 
 def _mitigations(host: dict) -> str:
@@ -140,7 +163,8 @@ def _profiles(run: Run, recorded: int) -> str:
         return (
             f"{recorded} of {about['packets']} frames, a sample each {about['period']} instructions{chains}"
         )
-    return f"{recorded} of {plan.profile_s:g} s, perf on CPU {plan.receiver_cpu} at {perf_tool.FREQUENCY} Hz{chains}"
+    cpu = run.host["receiver"]["interface"].get("cpu", "?") if plan.hosts else plan.receiver_cpu
+    return f"{recorded} of {plan.profile_s:g} s, perf on CPU {cpu} at {perf_tool.FREQUENCY} Hz{chains}"
 
 
 def _commit(host: dict) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Who sends: one file per generator, and its name here.
 
-A generator has `load(spec)`, `start()`, `stop()`, `send(count)` and `send_in_calls(calls, each)` as LiveFrames, and
-`printed_pps`, the rate that it prints of its last `start` to `stop`, frames per second, or None. Its module has
-`check(spec, veth)` for the frames that it cannot send, and `trouble()` for a machine on which it cannot run.
+A generator has `load(spec, macs)`, `start()`, `stop()`, `send(count)` and `send_in_calls(calls, each)` as LiveFrames
+has them, and `printed_pps`, the rate that it prints of its last `start` to `stop`, frames per second, or None. Its
+module has `check(spec, veth)` for the frames that it cannot send, and `trouble()` for a machine on which it cannot run.
 """
 
 from __future__ import annotations

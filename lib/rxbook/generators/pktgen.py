@@ -43,7 +43,7 @@ SENT = re.compile(r"pkts-sofar: (\d+)")
 
 @dataclass(frozen=True)
 class Result:
-    """What pktgen prints after a run. frame_bytes: without FCS. errors: frames that the device refused."""
+    """What pktgen prints after a run. frame_bytes: without FCS. pps: frames per second. errors: the device refused."""
 
     seconds: float
     frames: int

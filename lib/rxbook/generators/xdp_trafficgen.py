@@ -63,7 +63,7 @@ def _path() -> str | None:
 
 
 def trouble() -> tuple[str, str]:
-    """What is wrong and what to do where it is not here, too old, or refused by this kernel; else both empty."""
+    """What is wrong and what to do where it is not here, is too old, or does not run on this kernel; else empty."""
     path = _path()
     if path is None:
         return "not installed", PACKAGES

@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import marshal
 import os
 import re
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,9 +62,8 @@ def base(more: tuple[str, ...] = ()) -> bytes:
         files[f"/bin/{os.path.basename(program)}"] = (stat.S_IFLNK | 0o777, program.encode())
     for source in found["modules"]:
         files[source] = (0o644, Path(source).read_bytes())
-        compiled = importlib.util.cache_from_source(source) if source.endswith(".py") else None
-        if compiled and os.path.exists(compiled):
-            files[compiled] = (0o644, _unchecked(Path(compiled).read_bytes(), files[source][1]))
+        if source.endswith(".py"):
+            files[importlib.util.cache_from_source(source)] = (0o644, _compiled(source, files[source][1]))
     for path in (LIBRARY / "rxbook" / "kernel" / "bpf").glob("*.o"):
         files[str(path)] = (0o644, path.read_bytes())
     return b"".join(_cpio(_with_folders(files)))
@@ -107,9 +108,19 @@ def _needed(program: str) -> dict[str, str]:
     return {name: path or name for name, path in found if path or name.startswith("/")}
 
 
-def _unchecked(compiled: bytes, source: bytes) -> bytes:
-    # times are lost on the way into the guest, and to compile is slow there
-    return compiled[:4] + UNCHECKED + importlib.util.source_hash(source) + compiled[16:]
+def _compiled(path: str, source: bytes) -> bytes:
+    """A .pyc that is taken unchecked: times are lost on the way into the guest, and to compile is slow there."""
+    about = os.stat(path)
+    fresh = bytes(4) + struct.pack("<II", int(about.st_mtime) & 0xFFFFFFFF, about.st_size & 0xFFFFFFFF)
+    try:
+        found = Path(importlib.util.cache_from_source(path)).read_bytes()
+    except OSError:
+        found = b""
+    if found[:4] == importlib.util.MAGIC_NUMBER and found[4:16] == fresh:
+        code = found[16:]
+    else:  # left by an older source, or never written
+        code = marshal.dumps(compile(source, path, "exec", dont_inherit=True))
+    return importlib.util.MAGIC_NUMBER + UNCHECKED + importlib.util.source_hash(source) + code
 
 
 def _with_folders(files: Mapping[str, tuple[int, bytes]]) -> Iterator[tuple[str, int, bytes]]:

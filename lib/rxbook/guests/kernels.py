@@ -17,7 +17,8 @@ from rxbook.guests import images
 from rxbook.kernel import facts
 
 __all__ = [
-    "RUNNING", "Kernel", "add", "add_tree", "differing_options", "find", "known", "line", "listing", "store",
+    "RUNNING", "Kernel", "add", "add_tree", "check_label", "differing_options", "find", "known", "line",
+    "listing", "store",
 ]  # fmt: skip
 
 RUNNING = "running"
@@ -106,8 +107,7 @@ def add(
 
     Raises RxbookError where the image is no x86 kernel, or a needed module is not there.
     """
-    if not LABEL.fullmatch(label):
-        raise RxbookError(f"label {label!r}: at most 30 letters, digits, blanks and . _ : + -")
+    check_label(label)
     try:
         content = image.read_bytes()
         settings = config.read_bytes() if config else _config_beside(image)
@@ -134,12 +134,18 @@ def add(
     return _read(store() / _name(label))
 
 
-def add_tree(label: str, tree: Path) -> Kernel:
-    """The same for a kernel tree in which `make` has just run. Raises RxbookError where nothing was built."""
+def check_label(label: str) -> None:
+    """Raises RxbookError where this cannot be a label."""
+    if not LABEL.fullmatch(label):
+        raise RxbookError(f"label {label!r}: at most 30 letters, digits, blanks and . _ : + -")
+
+
+def add_tree(label: str, tree: Path, source: str = "") -> Kernel:
+    """The same for a tree, or a build folder, in which `make` has just run. Raises RxbookError where nothing was."""
     image = tree / "arch/x86/boot/bzImage"
     if not image.exists():
         raise RxbookError(f"{image} is not there: build the tree first, by make bzImage modules")
-    return add(label, image.resolve(), tree, tree / ".config", source=f"tree {tree}")
+    return add(label, image.resolve(), tree, tree / ".config", source=source or f"tree {tree}")
 
 
 def _name(label: str) -> str:

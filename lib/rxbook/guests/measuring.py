@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import queue
 import random
@@ -15,7 +13,6 @@ import re
 import shutil
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,8 +25,10 @@ from rxbook.guests.kernels import Kernel
 from rxbook.kernel import probes
 from rxbook.measure import common_row, window_row
 from rxbook.plan import Cell, Plan
+from rxbook.profile import record
 from rxbook.runs import Folder, boots_left
 from rxbook.testbeds.lock import Lock
+from rxbook.testbeds.processes import unpacked
 
 __all__ = ["BOOTS", "PACKETS", "find_kernels", "instruction_row", "measure"]
 
@@ -112,13 +111,16 @@ def measure(
             _note(folder, job, told, facts[job.label])
             folder.add_to_host({"guests": about})
         elif "kallsyms" in told:
-            (place / "kallsyms").write_bytes(_unpacked(told["kallsyms"]))
+            (place / "kallsyms").write_bytes(unpacked(told["kallsyms"]))
         elif "heads" in told:
             cell = job.windows[told["index"]][2]
             heads.append(folder.path / "heads.csv", [heads.row(job.boot + 1, cell, told["heads"])])
         elif "data" in told:
             cell = job.windows[told["index"]][2]
-            _keep_recording(place, f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, told, perf)
+            place.mkdir(parents=True, exist_ok=True)  # each kernel has one, as its symbols are its own
+            record.keep(
+                place / f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, perf, told["counted"], told
+            )
         else:
             block, order, cell = job.windows[told["index"]]
             counted = told["counted"]
@@ -231,18 +233,6 @@ def _perf(folder: Folder) -> list[str] | None:
         str(PERIOD),
         *["-g"] * folder.plan.call_graph,
     ]
-
-
-def _keep_recording(place: Path, name: str, cell: Cell, told: dict[str, Any], perf: list[str] | None) -> None:
-    """As `rxbook.profile.record` does on this machine; each kernel has a folder, as its symbols are its own."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.data").write_bytes(_unpacked(told["data"]))
-    about = {"cell": cell.model_dump(), "argv": perf, "task": told["task"], "counted": told["counted"]}
-    (place / f"{name}.json").write_text(json.dumps(about) + "\n")
-
-
-def _unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
 
 
 def _wanted(plan: Plan) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 from rxbook import RxbookError
 from rxbook.guests import initramfs
 
-__all__ = ["QEMU_PACKAGES", "Boot", "boot", "command_line", "kvm_works", "trouble_in"]
+__all__ = ["QEMU_PACKAGES", "Boot", "boot", "command_line", "kvm_works", "require", "trouble_in"]
 
 QEMU = "qemu-system-x86_64"
 QEMU_PACKAGES = "Debian: apt install qemu-system-x86; Fedora: dnf install qemu-system-x86-core"
@@ -56,6 +56,12 @@ class Boot:
     wall_s: float = 0.0
 
 
+def require() -> None:
+    """Raises RxbookError where QEMU is not installed."""
+    if shutil.which(QEMU) is None:
+        raise RxbookError(f"no {QEMU}. {QEMU_PACKAGES}")
+
+
 def boot(
     image: Path,
     job: Mapping[str, Any],
@@ -72,8 +78,7 @@ def boot(
     read when the boot is to end at once. A guest that crashes, hangs or finds an error is told
     in `trouble`; only a QEMU that cannot start raises RxbookError.
     """
-    if shutil.which(QEMU) is None:
-        raise RxbookError(f"no {QEMU}. {QEMU_PACKAGES}")
+    require()
     with contextlib.ExitStack() as held:
         archive = os.memfd_create("initramfs", 0)
         held.callback(os.close, archive)

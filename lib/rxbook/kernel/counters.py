@@ -14,6 +14,7 @@ __all__ = [
     "CounterFile",
     "Task",
     "find_kthread",
+    "find_process",
     "ip_receives",
     "pressure_us",
     "steal_s",
@@ -37,13 +38,21 @@ class CounterFile:
 
 def find_kthread(pattern: str) -> int:
     """Process id of the kernel thread of that name, `*` for any end; raises RxbookError if there is none."""
+    found = find_process(pattern)
+    if found is None:
+        raise RxbookError(f"no kernel thread is named {pattern}: its CPU time cannot be read")
+    return found
+
+
+def find_process(pattern: str) -> int | None:
+    """Id of a process of that name, `*` for any end; None if there is none."""
     for comm in Path("/proc").glob("[0-9]*/comm"):
         try:
             if fnmatchcase(comm.read_text().strip(), pattern):
                 return int(comm.parent.name)
         except OSError:  # a process that ended meanwhile
             continue
-    raise RxbookError(f"no kernel thread is named {pattern}: its CPU time cannot be read")
+    return None
 
 
 class Task:

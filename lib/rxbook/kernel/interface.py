@@ -17,15 +17,17 @@ from pyroute2.netlink import NLM_F_REQUEST, genlmsg
 from pyroute2.netlink.generic import GenericNetlinkSocket
 
 from rxbook import RxbookError
-from rxbook.kernel import facts, libbpf
+from rxbook.kernel import counters, facts, libbpf
 
-__all__ = ["Settings", "add_address", "irqs", "mac", "obstacles", "set_irq_affinity", "ssh_address"]
+__all__ = [
+    "Settings", "add_address", "irqs", "mac", "obstacles", "set_irq_affinity", "ssh_address", "takes_redirected",
+]  # fmt: skip
 
 NET, IRQ = Path("/sys/class/net"), Path("/proc/irq")
 OLDEST_LINUX = (5, 18)
 FULL_MTU = 1500
 RESTORE_S = 5.0
-NETDEV_CMD_DEV_GET, NETDEV_XDP_ACT_BASIC = 1, 1  # linux/netdev.h
+NETDEV_CMD_DEV_GET, NETDEV_XDP_ACT_BASIC, NETDEV_XDP_ACT_NDO_XMIT = 1, 1, 4  # linux/netdev.h
 IFA_F_NODAD = 0x02
 
 
@@ -63,10 +65,31 @@ def obstacles(
     xdp = link.get_attr("IFLA_XDP")
     if xdp and xdp.get_attr("IFLA_XDP_ATTACHED"):
         yield f"{name} has an XDP program already: end what attached it, or ip link set {name} xdp off"
-    if _xdp_features(link["index"]) == 0:
+    if not _can(link["index"], NETDEV_XDP_ACT_BASIC):
         yield f"the driver of {name} has no native XDP: use a device whose driver has"
-    if irq_cpus and not irqs(name):
+    if irq_cpus:
+        yield from _interrupt_obstacles(name)
+
+
+def _interrupt_obstacles(name: str) -> Iterator[str]:
+    if not irqs(name):
         yield f"{name} has no interrupts of its own: leave irq_cpus out"
+    if kept := [str(number) for number in irqs(name) if not _movable(number)]:
+        yield f"the kernel places interrupts {', '.join(kept)} of {name} itself: leave irq_cpus out"
+    if counters.find_process("irqbalance"):
+        yield "irqbalance runs, and would move the interrupts again: systemctl stop irqbalance"
+
+
+def _movable(irq: int) -> bool:
+    """Whether an interrupt may be given to other CPUs: tried with those that it has."""
+    path = IRQ / str(irq) / "smp_affinity_list"
+    try:
+        path.write_text(path.read_text())
+    except FileNotFoundError:  # a vector that the driver does not use
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _machine_obstacles(cpus: list[int]) -> Iterator[str]:
@@ -96,8 +119,13 @@ class _DeviceGet(genlmsg):
     nla_map = (("UNSPEC", "none"), ("IFINDEX", "uint32"), ("PAD", "none"), ("XDP_FEATURES", "uint64"))
 
 
-def _xdp_features(index: int) -> int | None:
-    """What the driver can do in XDP, NETDEV_XDP_ACT_*; None before Linux 6.3, which does not tell."""
+def takes_redirected(name: str) -> bool:
+    """Whether the device sends what XDP redirects to it, as it is set now; True where the kernel does not tell."""
+    return _can(socket.if_nametoindex(name), NETDEV_XDP_ACT_NDO_XMIT)
+
+
+def _can(index: int, action: int) -> bool:
+    """Whether the driver has one of NETDEV_XDP_ACT_*; True before Linux 6.3, which does not tell."""
     request = _DeviceGet()
     request["cmd"], request["version"], request["attrs"] = NETDEV_CMD_DEV_GET, 1, [("IFINDEX", index)]
     try:
@@ -105,8 +133,8 @@ def _xdp_features(index: int) -> int | None:
             netlink.bind("netdev", _DeviceGet)
             (answer,) = netlink.nlm_request(request, msg_type=netlink.prid, msg_flags=NLM_F_REQUEST)
     except NetlinkError:
-        return None
-    return dict(answer["attrs"])["XDP_FEATURES"] & NETDEV_XDP_ACT_BASIC
+        return True
+    return bool(dict(answer["attrs"])["XDP_FEATURES"] & action)
 
 
 def mac(name: str) -> str:
@@ -123,10 +151,17 @@ def irqs(name: str) -> list[int]:
 
 
 def set_irq_affinity(name: str, cpus: list[int]) -> None:
-    """Serve the device's interrupts on these CPUs only; what the kernel manages itself stays as it is."""
+    """Serve the device's interrupts on these CPUs only. Raises RxbookError where the kernel refuses one."""
+    wanted = ",".join(map(str, cpus))
     for number in irqs(name):
-        with contextlib.suppress(OSError):
-            (IRQ / str(number) / "smp_affinity_list").write_text(",".join(map(str, cpus)))
+        path = IRQ / str(number) / "smp_affinity_list"
+        try:
+            if path.exists():
+                path.write_text(wanted)
+        except OSError as error:
+            raise RxbookError(
+                f"interrupt {number} of {name} does not go to CPUs {wanted}: {error.strerror}; name others in irq_cpus"
+            ) from None
 
 
 def add_address(name: str, address: str, neighbour: str, neighbour_mac: str) -> None:

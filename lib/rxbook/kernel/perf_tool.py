@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +15,15 @@ from rxbook import RxbookError
 from rxbook.kernel import probes
 from rxbook.kernel.lifetime import die_with_parent
 
-__all__ = ["FREQUENCY", "Control", "Recording", "record_command", "save_kallsyms"]
+__all__ = [
+    "FOLDERS",
+    "FREQUENCY",
+    "Control",
+    "Recording",
+    "record_command",
+    "save_kallsyms",
+    "temporary_folder",
+]
 
 FREQUENCY = 4999
 """Samples per second: off the round numbers at which the kernel's own work comes."""
@@ -24,6 +32,9 @@ START_S, ANSWER_S, STOP_S = 20.0, 10.0, 60.0
 """How long perf may take to be ready, to obey, and to write what it has."""
 
 CONTROL, ANSWERS = "control", "answers"
+
+FOLDERS = "rxbook-perf-"
+"""How the names of temporary folders of recordings begin; the process follows, so that its end frees them."""
 
 
 def record_command(cpus: str) -> list[str]:
@@ -38,20 +49,24 @@ def record_command(cpus: str) -> list[str]:
     return ["perf", "record", "-q", *where, "-e", event, "-F", str(FREQUENCY)]
 
 
-def save_kallsyms(folder: Path) -> None:
-    """Copy /proc/kallsyms into a folder of recordings, as it is now: modules and BPF programs come and go.
+def temporary_folder() -> tempfile.TemporaryDirectory:
+    """A folder for a recording's fifos; `rxbook clean` and the next run delete that of a process which was killed."""
+    return tempfile.TemporaryDirectory(prefix=f"{FOLDERS}{os.getpid()}-")
+
+
+def save_kallsyms(folder: Path, symbols: bytes) -> None:
+    """Keep what /proc/kallsyms says now in a folder of recordings: modules and BPF programs come and go.
 
     Raises RxbookError where a copy from another boot lies there: the kernel may have moved since.
     """
-    copy, now = folder / "kallsyms", Path("/proc/kallsyms")
-    if copy.exists() and _first_line(copy) != _first_line(now):
-        raise RxbookError(f"{folder} has recordings of another kernel or boot: record into an empty folder")
-    shutil.copyfile(now, copy)
-
-
-def _first_line(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.readline()
+    copy = folder / "kallsyms"
+    if copy.exists():
+        with open(copy, "rb") as before:
+            if not symbols.startswith(before.readline()):
+                raise RxbookError(
+                    f"{folder} has recordings of another kernel or boot: record into an empty folder"
+                )
+    copy.write_bytes(symbols)
 
 
 class Control:
@@ -65,6 +80,11 @@ class Control:
         """Send enable, disable, ping or stop; False where perf did not confirm it in time."""
         os.write(self._control, f"{word}\n".encode())
         return self.answered(timeout_s)
+
+    def obey(self, word: str) -> None:
+        """Send it; raises RxbookError where perf did not confirm it in time."""
+        if not self.send(word):
+            raise RxbookError(f"perf record did not {word} within {ANSWER_S:.0f} s")
 
     def answered(self, timeout_s: float) -> bool:
         """Wait for the answer to what was sent; False where none came in time."""

@@ -5,25 +5,26 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from rxbook import RxbookError, profile
+from rxbook import profile
 from rxbook.kernel import perf_tool
 from rxbook.plan import Cell, Plan
 from rxbook.profile import saved
 from rxbook.profile.tasks import only_task
+from rxbook.testbeds.pair import Pair
+from rxbook.testbeds.processes import unpacked
 
-if TYPE_CHECKING:
-    from rxbook.testbeds.veth import Veth
-
-__all__ = ["Recording", "profile_cells", "recorded", "recordings", "scrub"]
+__all__ = ["LEAD_S", "Recording", "keep", "profile_cells", "recorded", "recordings", "scrub"]
 
 LEAD_S = 0.3
-"""perf's own start, before which the counted window must not begin."""
+"""What perf takes to start and to end, about."""
+
+STOP_S = 300.0
+"""How long a recording may take to come from another host, its end included."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Recording:
 
 
 def profile_cells(
-    testbed: Veth,
+    testbed: Pair,
     cells: Sequence[Cell],
     folder: Path,
     plan: Plan,
@@ -51,17 +52,20 @@ def profile_cells(
     Leaves cell-N-REPEAT.data in `folder`, and .json with the cell, the command and the counters' changes meanwhile.
     What is there already, from before an interruption, stays. Samples cycles where the machine counts them, else
     time (cpu-clock). `report` is called with (recordings done, in all). Raises RxbookError where perf is missing
-    or refuses.
+    or refuses, on the machine that receives.
     """
-    command = [*perf_tool.record_command(str(plan.receiver_cpu)), *["-g"] * plan.call_graph]
+    command = [*testbed.receiver.call("perf_command"), *["-g"] * plan.call_graph]
     folder.mkdir(exist_ok=True)
     todo = list(_schedule(cells, folder, plan.profile_repeats, seed))
+    symbols = None
     for done, (cell, about) in enumerate(todo, 1):
         if not about.exists():
-            perf_tool.save_kallsyms(folder)
-            argv = [*command, "-o", str(about.with_suffix(".data"))]
-            noted = _record(testbed, cell, argv, plan.warmup_s, plan.profile_s)
-            about.write_text(json.dumps({"cell": cell.model_dump(), "argv": argv, **noted}) + "\n")
+            testbed.prepare(cell)
+            if symbols is None:  # modules are loaded now, and perf itself tells of BPF programs
+                symbols = unpacked(testbed.receiver.call("kallsyms", STOP_S))
+                perf_tool.save_kallsyms(folder, symbols)
+            counted, told = _record(testbed, command, plan.warmup_s, plan.profile_s)
+            keep(about.with_suffix(""), cell, command, counted, told)
         report(done, len(todo))
 
 
@@ -76,30 +80,25 @@ def _schedule(cells: Sequence[Cell], folder: Path, repeats: int, seed: int) -> l
 
 
 def _record(
-    testbed: Veth, cell: Cell, command: list[str], warmup_s: float, window_s: float
-) -> dict[str, object]:
-    task = Path(f"/proc/{testbed.prepare(cell)}/comm").read_text().strip()
+    testbed: Pair, command: list[str], warmup_s: float, window_s: float
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Counters' changes in a window that is recorded, and what the receiver tells of the recording."""
     testbed.sender.call("start")
     try:
-        perf = subprocess.Popen(
-            [*command, "--", "sleep", str(window_s + LEAD_S)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            counted = testbed.count(warmup_s + LEAD_S / 2, window_s)
-            errors = perf.communicate(timeout=30 + window_s)[1]
-        finally:
-            perf.kill()
-            perf.wait()
+        testbed.receiver.call("start_recording", argv=command)
+        counted = testbed.count(warmup_s, window_s)
+        return counted, testbed.receiver.call("stop_recording", STOP_S)
     finally:
         testbed.sender.call("stop")
-    if perf.returncode:
-        raise RxbookError(
-            f"perf record: {errors.strip().splitlines()[-1] if errors.strip() else perf.returncode}"
-        )
-    return {"task": task, "counted": counted}
+
+
+def keep(
+    path: Path, cell: Cell, command: list[str], counted: Mapping[str, float | None], told: Mapping[str, Any]
+) -> None:
+    """Write PATH.data and then PATH.json of one recording: `told` is the answer of a receiver's stop_recording."""
+    path.with_suffix(".data").write_bytes(unpacked(told["data"]))
+    about = {"cell": cell.model_dump(), "argv": command, "task": told["task"], "counted": counted}
+    path.with_suffix(".json").write_text(json.dumps(about) + "\n")
 
 
 def recordings(folder: Path) -> int:
@@ -123,13 +122,23 @@ def recorded(folder: Path) -> dict[Cell, list[Recording]]:
 
 
 def scrub(folder: Path, target: Path) -> None:
-    """Copy a run's recordings as tables of the receiving thread's functions: without other tasks, paths, commands."""
+    """Copy a run's recordings as tables of the receiving thread's functions: without other tasks, paths, commands.
+
+    Of a recording with call chains its stacks are kept too, as export.folded() writes them.
+    """
+    from rxbook.profile import flames
+
     target.mkdir()
     for recordings_of_cell in recorded(folder).values():
         for recording in recordings_of_cell:
             about = recording.data.with_suffix(".json")
             noted = json.loads(about.read_text())
-            del noted["argv"]
+            chains = "-g" in noted.pop("argv")
             (target / about.name).write_text(json.dumps(noted) + "\n")
-            mine, _, _ = only_task(profile.load(recording.data), recording.task)
+            mine, _, _ = only_task(profile.load(recording.data, children=chains), recording.task)
             saved.save(mine, target / about.with_suffix(".csv").name)
+            if chains:
+                lines = [
+                    ";".join(stack) + f" {samples}\n" for stack, samples in flames.stacks(recording).items()
+                ]
+                (target / about.with_suffix(".folded").name).write_text("".join(lines))

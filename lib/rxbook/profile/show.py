@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import get_args
 
@@ -32,9 +33,12 @@ def files(
     form: str = "text",
     debug: Sequence[Path] = (),
     inlined: str = "shown",
+    together: bool = False,
+    executor: Executor | None = None,
 ) -> str:
     """The table of functions of these files; from the second on each is compared with the first.
 
+    together: all files as one profile, counted by `executor`, see `many.merged`.
     Raises RxbookError where a file cannot be read, or an option is none of those that there are.
     """
     rendered = render.in_form(form)
@@ -44,6 +48,13 @@ def files(
         raise RxbookError(f"--inlined {inlined}: say one of {', '.join(get_args(Inlined))}")
     if top < 1:
         raise RxbookError(f"--top {top}: say a number from 1")
+    if together:
+        from rxbook.profile import many
+
+        columns = {"all": Column([many.merged(paths, by, children, kallsyms, debug, executor)])}
+        source = f"from {len(paths)} files"
+        return rendered(function_table(columns, source=source, top=top, only=only, by=by, event=event,
+                                       children=children, inlined=inlined))  # fmt: skip
     stats = [_stat(path) for path in paths]
     if all(stat is not None for stat in stats):
         labels = LABELS if len(paths) == 2 else [path.name for path in paths]

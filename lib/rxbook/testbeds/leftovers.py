@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -15,7 +14,9 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
-from rxbook.testbeds.lock import lock_path
+from rxbook import RxbookError
+from rxbook.kernel import perf_tool
+from rxbook.testbeds.lock import Lock
 
 __all__ = ["delete_recordings", "remove", "sweep"]
 
@@ -24,12 +25,15 @@ OUR_DEVICES = re.compile(r"rxb[0-9a-f]{6}[rspq]")
 
 def sweep() -> list[str]:
     """Remove leftovers and say what was removed. What belongs to a run that is going on stays."""
-    with open(lock_path(), "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return ["a run is going on: nothing was touched"]
+    lock = Lock("rxbook clean")
+    try:
+        lock.acquire()
+    except RxbookError:
+        return ["a run is going on: nothing was touched"]
+    try:
         return remove()
+    finally:
+        lock.release()
 
 
 def remove() -> list[str]:
@@ -52,10 +56,10 @@ def _end_orphans() -> list[str]:
 
 
 def delete_recordings() -> list[str]:
-    """Folders in which the pyperf hook of a process recorded that was killed since."""
+    """Folders in which a process recorded with perf that was killed since."""
     deleted = []
-    for folder in Path(tempfile.gettempdir()).glob("rxbook-hook-*"):
-        pid = folder.name.split("-")[2]
+    for folder in Path(tempfile.gettempdir()).glob(f"{perf_tool.FOLDERS}*"):
+        pid = folder.name.removeprefix(perf_tool.FOLDERS).partition("-")[0]
         if not Path("/proc", pid).exists() and folder.lstat().st_uid == os.geteuid():
             shutil.rmtree(folder, ignore_errors=True)
             deleted.append(f"deleted {folder}")

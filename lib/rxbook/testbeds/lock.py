@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import json
@@ -21,6 +22,10 @@ def lock_path() -> Path:
     return (run if os.access(run, os.W_OK) else Path(tempfile.gettempdir())) / "rxbook.lock"
 
 
+BUSY = "another run measures on this machine"
+"""What a refusal begins with."""
+
+
 class Lock:
     """An flock: the kernel lets go of it when its process ends, so it is never stale."""
 
@@ -30,6 +35,15 @@ class Lock:
 
     def acquire(self) -> None:
         """Take the lock; raises RxbookError that says who holds it."""
+        while not self._take():
+            pass
+        self._file.truncate(0)
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        json.dump({"pid": os.getpid(), "since": now, "run": self._holder}, self._file)
+        self._file.flush()
+
+    def _take(self) -> bool:
+        """False where the file was deleted by its last holder between our open and our flock."""
         self._file = open(lock_path(), "a+")  # noqa: SIM115 - held until release
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,18 +52,18 @@ class Lock:
             text = self._file.read()
             self._file.close()
             self._file = None
-            raise RxbookError(
-                f"another run measures on this machine: {_describe(text)}. Wait for it, or end it"
-            ) from None
-        self._file.truncate(0)
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        json.dump({"pid": os.getpid(), "since": now, "run": self._holder}, self._file)
-        self._file.flush()
+            raise RxbookError(f"{BUSY}: {_describe(text)}. Wait for it, or end it") from None
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._file.fileno()), os.stat(lock_path())):
+                return True
+        self._file.close()
+        return False
 
     def release(self) -> None:
-        """Let go; the file stays, empty."""
+        """Let go, and delete the file: nothing of a run is left on a machine."""
         if self._file:
-            self._file.truncate(0)
+            with contextlib.suppress(OSError):
+                os.unlink(lock_path())
             self._file.close()
             self._file = None
 

@@ -7,6 +7,7 @@ standard input tells them so where no signal can (another host).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -15,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from rxbook import RxbookError
 
-__all__ = ["TROUBLE", "Role", "RoleEnded", "serve"]
+__all__ = ["TROUBLE", "Role", "RoleEnded", "packed", "serve", "unpacked"]
 
 TROUBLE = "rxbook: "
 """How a line begins by which a process on another host says what it could not put back."""
@@ -152,6 +154,16 @@ def serve(commands: dict[str, Callable[..., Any]], requests: Iterable[str] = sys
             answer = [number, f"{command}: {type(error).__name__}: {error}", None]
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def packed(content: bytes) -> str:
+    """A file's content, compressed, as it fits into an answer."""
+    return base64.b64encode(zlib.compress(content, 1)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """What `packed` was given."""
+    return zlib.decompress(base64.b64decode(text))
 
 
 def sleep_until(deadline_ns: int) -> None:

@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from rxbook.generators import pktgen
 from rxbook.generators.live_frames import LiveFrames
 from rxbook.kernel import ethtool, interface, libbpf, lifetime, namespaces
 from rxbook.testbeds import roles
-from rxbook.testbeds.lock import Lock
+from rxbook.testbeds.lock import BUSY, Lock
 from rxbook.testbeds.processes import TROUBLE, serve
 
 __all__ = ["main"]
@@ -45,8 +46,9 @@ class Sender(roles.Sender):
 
     def connect(self, name: str, cpu: int, generator: str) -> None:
         """Make ready to send."""
-        index = socket.if_nametoindex(name)
-        if generator != "pktgen":  # drivers take frames of XDP only while a program is attached
+        self._name, index = name, socket.if_nametoindex(name)
+        self._redirects = generator != "pktgen"
+        if self._redirects:  # drivers take frames of XDP only while a program is attached
             libbpf.attach_xdp(libbpf.BpfObject("send").program_fd("pass_all"), index)
         if generator == "live_frames":
             with namespaces.aside():
@@ -54,6 +56,14 @@ class Sender(roles.Sender):
         else:
             generators.require(generator)
             self._generator = generators.on_device(generator, name, cpu)
+
+    def start(self) -> None:
+        """Begin to send."""
+        if self._redirects and not interface.takes_redirected(self._name):
+            raise RxbookError(
+                f"{self._name} sends nothing that XDP redirects to it: take a device whose driver does (ndo_xdp_xmit)"
+            )
+        super().start()
 
     def load(self, frame: str, slots: str, header_bytes: int, offset: int, words: int) -> None:
         """Choose the frames by the parts of a frames.Ring; bytes as hexadecimal digits."""
@@ -98,23 +108,24 @@ def main(config: str, connection: str) -> None:
         name = _checked(asked, connection)
         _take_lock(lock, asked["holder"])
         settings = interface.Settings(name)
-        facts = {
-            "mac": interface.mac(name),
-            "host": provenance.host() | {"interface": ethtool.describe(name) | settings.features_on()},
-        }
+        device = ethtool.describe(name) | settings.features_on()
+        device |= {key: asked[key] for key in ("cpu", "irq_cpus")}
+        facts = {"mac": interface.mac(name), "host": provenance.host() | {"interface": device}}
     except RxbookError as error:
         _say([0, str(error), None])
         return
     _say([0, None, facts])
-    child = os.fork()
-    if child == 0:
-        _be(asked["role"], name, asked["silence_s"])
-    _guard(child)
+    with tempfile.TemporaryDirectory(prefix="rxbook-") as tempfile.tempdir:  # of the child, however that ends
+        child = os.fork()
+        if child == 0:
+            _be(asked["role"], name, asked["silence_s"])
+        _guard(child)
     pktgen.forget(asked["cpu"], name)
     addresses = ADDRESSES if asked["role"] == "receiver" else {}
     for failed in settings.restore(list(addresses), list(addresses.values())):
         with contextlib.suppress(OSError):
             print(TROUBLE + failed, file=sys.stderr, flush=True)
+    lock.release()
 
 
 def _checked(asked: dict[str, Any], connection: str) -> str:
@@ -139,7 +150,7 @@ def _take_lock(lock: Lock, holder: str) -> None:
             if "not written its name" not in str(error):
                 raise
             time.sleep(0.05)
-    raise RxbookError("another run measures on this machine: wait for it, or end it")
+    raise RxbookError(f"{BUSY}: wait for it, or end it")
 
 
 def _say(answer: list[Any]) -> None:

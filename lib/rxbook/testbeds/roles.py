@@ -8,12 +8,13 @@ import os
 import struct
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from rxbook import RxbookError, frames, generators
-from rxbook.kernel import counters, libbpf, lifetime, namespaces
+from rxbook.kernel import counters, libbpf, lifetime, namespaces, perf_tool
 from rxbook.kernel.offloads import Offloads, compute_checksums
-from rxbook.testbeds.processes import serve, sleep_until
+from rxbook.testbeds.processes import packed, serve, sleep_until
 
 __all__ = ["Receiver", "Sender", "run"]
 
@@ -71,6 +72,7 @@ class Receiver:
         self._receiver: Any = None
         self._task: counters.Task | None = None
         self._heads: Any = None
+        self._recording: perf_tool.Recording | None = None
         self._filters: tuple[int, ...] = ()
 
     def connect(self, name: str, cpu: int) -> dict[str, str]:
@@ -161,6 +163,32 @@ class Receiver:
         if self._heads:
             self._heads.close()
         self._heads = SkbHeads(self._device.cpu) if counting else None
+
+    def perf_command(self) -> list[str]:
+        """The command that records this receiver's CPU, as `perf_tool.record_command`."""
+        return perf_tool.record_command(str(self._device.cpu))
+
+    def start_recording(self, argv: list[str]) -> None:
+        """Record from now on; what perf needs on disk lies in a temporary folder."""
+        self._folder = perf_tool.temporary_folder()
+        place = Path(self._folder.name)
+        try:
+            self._recording = perf_tool.Recording(argv, place / "perf.data", place)
+            self._recording.control.obey("enable")
+        except RxbookError:
+            self._folder.cleanup()
+            raise
+
+    def stop_recording(self) -> dict[str, str]:
+        """End the recording. Returns the name of the thread that receives, `task`, and perf.data, `data`, packed."""
+        with self._folder:
+            self._recording.stop()
+            data = packed(Path(self._folder.name, "perf.data").read_bytes())
+        return {"task": Path(f"/proc/{self._receiver.pid}/comm").read_text().strip(), "data": data}
+
+    def kallsyms(self) -> str:
+        """The kernel's symbols now, packed."""
+        return packed(Path("/proc/kallsyms").read_bytes())
 
     def capture(self, limit: int) -> None:
         """Keep the next `limit` frames instead of receiving."""

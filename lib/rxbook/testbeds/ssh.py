@@ -11,7 +11,7 @@ import contextlib
 import functools
 import io
 import json
-import re
+import os
 import shlex
 import subprocess
 import threading
@@ -46,14 +46,31 @@ BOOT = (
     "remote.main(*sys.argv[1:])"
 )
 
+OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ClearAllForwardings=yes",  # the user's own are of his own sessions, and taken
+    "RemoteCommand=none",
+)
+"""What holds whatever the user's configuration says; of a jump host his configuration alone decides."""
+
+SILENT = {"SSH_ASKPASS_REQUIRE": "never"}
+"""BatchMode is not of jump hosts: without a terminal and this, they have nobody to ask for a password."""
+
+AS_ROOT = "log in as root, or let this user run sudo without a password"
 REMEDIES = {
     "verification failed": "connect once by hand, compare the key with the host's own, and accept it",
     "Permission denied": "no passwords are asked for: let `ssh -o BatchMode=yes HOST true` work, by a key or an agent",
-    "sudo:": "log in as root, or let this user run sudo without a password",
+    "sudo: not found": AS_ROOT,
+    "sudo: command not found": AS_ROOT,
     "not found": "install Python 3.11 or newer there, or name it in the file, python: python3.12",
+    "sudo:": AS_ROOT,
     "too old": "name another in the file, python: python3.12",
     "resolve hostname": "see its name in the file, and your ssh configuration",
     "ssh: connect to": "see that it runs and that `ssh HOST true` works",
+    "open failed": "the jump host does not reach it: see its name and port in your ssh configuration",
 }
 """What ssh, sudo and shells say, and what to do."""
 
@@ -91,6 +108,7 @@ def start(host: str, ssh_config: str, python: str, asked: dict[str, Any], errors
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
+        env=os.environ | SILENT,
         start_new_session=True,  # Ctrl-C is for the run, which then tells the other end
     )
     threading.Thread(target=_send, args=(process, archive()), daemon=True).start()
@@ -105,9 +123,8 @@ def _send(process: subprocess.Popen, carried: bytes) -> None:
 
 
 def _command(host: str, ssh_config: str, command: str) -> list[str]:
-    options = ["BatchMode=yes", "ServerAliveInterval=5", "ServerAliveCountMax=3"]
     own = ["-F", ssh_config] if ssh_config else []
-    return ["ssh", "-T", *own, *(word for option in options for word in ("-o", option)), "--", host, command]
+    return ["ssh", "-T", *own, *(word for option in OPTIONS for word in ("-o", option)), "--", host, command]
 
 
 def release(host: str, ssh_config: str) -> str:
@@ -119,6 +136,8 @@ def release(host: str, ssh_config: str) -> str:
             capture_output=True,
             text=True,
             timeout=60,
+            env=os.environ | SILENT,
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RxbookError(f"{host}: {error}; see that `ssh {host} true` works") from None
@@ -128,8 +147,10 @@ def release(host: str, ssh_config: str) -> str:
 
 
 def explained(said: str, host: str) -> str:
-    """The last line that ssh or the host said, in one line with its remedy."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["ssh ended without a word"]
-    last = re.sub(r"\s+", " ", lines[-1])
-    remedy = next((words for sign, words in REMEDIES.items() if sign in last), "")
-    return f"{last}; {remedy.replace('HOST', host)}" if remedy else last
+    """What ssh or the host said, in one line with its remedy: the last line that has one, else the last."""
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+    for line in reversed(lines):
+        remedy = next((words for sign, words in REMEDIES.items() if sign in line), "")
+        if remedy:
+            return f"{line}; {remedy.replace('HOST', host)}"
+    return lines[-1] if lines else "ssh ended without a word"

@@ -72,5 +72,6 @@ class Veth(Pair):
         """End both processes, and with them their namespaces and devices; another run may begin."""
         try:
             super().close()
+            leftovers.delete_recordings()  # of a receiver that was ended while it recorded
         finally:
             self._lock.release()

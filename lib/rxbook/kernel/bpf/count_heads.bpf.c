@@ -63,12 +63,12 @@ int free_single(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Returns how many it gave: all, or none. */
+/* It gives all, or none, and returns their number (never above 64 for heads) or, in newer kernels, a bool in 8 bits. */
 SEC("fexit/kmem_cache_alloc_bulk")
 int BPF_PROG(alloc_bulk, struct kmem_cache *cache, __u32 flags, unsigned long size, void **p, int given)
 {
-	if (counted_here() && given > 0 && of_skbs(cache))
-		heads.slab_bulk += given;
+	if (counted_here() && (given & 0xff) && of_skbs(cache))
+		heads.slab_bulk += size;
 	return 0;
 }
 
