@@ -59,7 +59,7 @@ def png(figure: Figure) -> bytes:
     return small.getvalue()
 
 
-def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str) -> Figure:
+def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str = "") -> Figure:
     """An empty figure that says what all cells share, and whence the samples come; about: machine, kernel, n."""
     return titled(height_in, words.marked(words.dated(source, samples)), _common(samples), about)
 
