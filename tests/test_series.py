@@ -37,7 +37,7 @@ tinyconfig:
 olddefconfig:
 	@grep -wFf options $(O)/.config > $(O)/new; mv $(O)/new $(O)/.config
 """
-MERGE = '#!/bin/sh\n[ "$1 $2" = "-m -O" ] && cat "$5" >> "$4"\n'
+MERGE = '#!/bin/sh\n[ "$1 $2" = "-n -O" ] && cat "$5" >> "$4"\n'
 OPTIONS = re.findall(r"^(?:# )?(CONFIG_\w+)", building.SMALL_FILE.read_text(), re.MULTILINE)
 
 

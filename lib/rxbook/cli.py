@@ -95,24 +95,14 @@ def series(
     runs_dir: RunsDir = None,
 ) -> None:
     """Build the kernel at points of a patch series, and compare these as guests in one table."""
-    from rxbook import execute
-    from rxbook.guests import kernels, qemu
-    from rxbook.guests import series as builds
-
     try:
-        given = _parse(settings or [])
-        if "variants" in given:
-            raise RxbookError("the points of the series are the variants: leave --set variants out")
-        points = builds.points(tree, [base, *at.split(",")])
-        given["variants"] = ",".join(point.label for point in points)
-        execute.planned(notebook, given)  # a wrong parameter is told before minutes of make
-        qemu.require()
-        for kernel in builds.build(tree, points, config, jobs or len(os.sched_getaffinity(0))):
-            print(kernels.line(kernel))
-    except KeyboardInterrupt:
-        print("\nrxbook: interrupted; what was built stays, the same command goes on", file=sys.stderr)
+        from rxbook.guests import series as builds
+
+        named = [base, *at.split(",")]
+        builds.compare(tree, named, config, notebook, _parse(settings or []), jobs, runs_dir)
+    except KeyboardInterrupt as stop:  # here, as typer would end without a word
+        print(f"\nrxbook: interrupted{stop}", file=sys.stderr)
         raise typer.Exit(130) from None
-    run(notebook, [f"{name}={value}" for name, value in given.items()], runs_dir=runs_dir)
 
 
 @app.command()

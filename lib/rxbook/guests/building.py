@@ -82,10 +82,11 @@ def configure(place: Place, config: str, wanted: str) -> list[str]:
     if not (folder / CONFIGURED).exists():
         if config == SMALL:
             _make(place, ["tinyconfig"])
+            # -n: what neither names is off, also where the tree's default is on, as for mice and 60 makers of NICs
             merge = [
                 "sh",
                 "scripts/kconfig/merge_config.sh",
-                "-m",
+                "-n",
                 "-O",
                 str(folder),
                 str(folder / ".config"),

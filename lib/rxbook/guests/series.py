@@ -23,12 +23,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rxbook import RxbookError
-from rxbook.guests import building, kernels
+from rxbook import RxbookError, execute
+from rxbook.guests import building, kernels, qemu
 from rxbook.guests.building import Built, Place
 from rxbook.guests.kernels import Kernel
 
-__all__ = ["Point", "build", "points"]
+__all__ = ["Point", "build", "compare", "points"]
 
 BUILT = ".rxbook-built"
 LABEL_LENGTH = 30
@@ -40,6 +40,29 @@ class Point:
 
     label: str
     commit: str
+
+
+def compare(
+    tree: Path, named: list[str], config: str, notebook: str, given: dict[str, str], jobs: int | None,
+    runs_dir: Path | None,
+) -> None:  # fmt: skip
+    """Build the kernel at each named point and run a notebook with these as variants, as `rxbook series` does.
+
+    jobs: of make, None for one on each CPU. given: parameters of the notebook. Raises RxbookError for what a user can
+    put right, KeyboardInterrupt that says what is kept.
+    """
+    if "variants" in given:
+        raise RxbookError("the points of the series are the variants: leave --set variants out")
+    series = points(tree, named)
+    given = given | {"variants": ",".join(point.label for point in series)}
+    execute.planned(notebook, given)  # a wrong parameter is told before minutes of make
+    qemu.require()
+    try:
+        for kernel in build(tree, series, config, jobs or len(os.sched_getaffinity(0))):
+            print(kernels.line(kernel))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("; what was built stays, the same command goes on") from None
+    execute.run(notebook, given, None, runs_dir)
 
 
 def points(tree: Path, named: list[str]) -> list[Point]:
