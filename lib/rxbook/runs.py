@@ -176,7 +176,12 @@ def read_samples(path: Path) -> pd.DataFrame:
 
 def filled(samples: pd.DataFrame) -> pd.DataFrame:
     """With the columns of a cell that an older run lacks: what was always so then."""
-    return samples if "generator" in samples else samples.assign(generator="live_frames")
+    told = (
+        samples["generator"].astype(object)
+        if "generator" in samples
+        else pd.Series(index=samples.index, dtype=object)
+    )
+    return samples.assign(generator=told.fillna("live_frames"))
 
 
 def blocks_left(path: Path, plan: Plan, per_block: int) -> range:
