@@ -291,7 +291,10 @@ def _left_out(series: Sequence[Series]) -> Iterator[str]:
     if few:
         yield f"{FEW}: fewer than {MIN_BLOCKS} windows count, so that the run shows no change ({few} figures)."
     if any(one.points["bound"].any() for one in series):
-        yield ">=: the sender was the limit, so the figure is a lower bound, and shows no change."
+        yield (
+            ">=: the sender was the limit, so the figure is a lower bound, and shows no change: see "
+            "--value ns_per_packet."
+        )
 
 
 def _apart(series: Sequence[Series]) -> Iterator[str]:
