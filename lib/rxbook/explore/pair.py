@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WIDTHS", "Pair"]
 
+SIDES = ("A", "B")
 WIDTHS = ("A", "B", "B - A, as wide as A", "B - A, as wide as B")
 """What the flame graph shows: of one cell its cost by family, of two what changed, drawn over one of them."""
 
@@ -38,27 +39,26 @@ class Pair:
     def __init__(self, view: View):
         self._view = view
         self._nodes: dict[tuple[Cell, str], pd.DataFrame] = {}
+        self._cells: dict[str, Cell] = {}
         self._choice: dict[str, str] = {"flame graph": WIDTHS[3]}
         self._look()
 
     def _look(self) -> None:
-        """The cells that the filters leave; A and B stay where they are still there."""
+        """The cells that the filters leave, by name; A and B stay the cells that they are while these are there."""
+        before = {side: self._cells.get(self._choice.get(side, "")) for side in SIDES}
         self._found = data.profiled(self._view.runs, self._view.shown)
         fields = [
             name for name in Cell.model_fields if len({getattr(cell, name) for cell in self._found}) > 1
         ]
         self._cells = {words.named(cell.model_dump(), fields or ["gro"]): cell for cell in self._found}
-        if self._cells:
-            first = next(
-                (name for name, cell in self._cells.items() if cell.gro == "off"), next(iter(self._cells))
-            )
-            other = self._cells[first].model_copy(update={"gro": "on"})
-            second = next(
-                (name for name, cell in self._cells.items() if cell == other), list(self._cells)[-1]
-            )
-            for side, default in (("A", first), ("B", second)):
-                if self._choice.get(side) not in self._cells:
-                    self._choice[side] = default
+        names = {cell: name for name, cell in self._cells.items()}
+        if names:
+            first = next((cell for cell in names if cell.gro == "off"), next(iter(names)))
+            second = first.model_copy(update={"gro": "on"})
+            default = {"A": first, "B": second if second in names else list(names)[-1]}
+            self._choice |= {
+                side: names[cell if (cell := before[side]) in names else default[side]] for side in SIDES
+            }
 
     def show(self) -> None:
         """Show table and flame graphs, with menus where there are widgets."""
@@ -77,7 +77,7 @@ class Pair:
 
         from rxbook.explore import widgets
 
-        sides = {side: list(self._cells) for side in ("A", "B")}
+        sides = {side: list(self._cells) for side in SIDES}
         chooser = widgets.choosers(sides | {"flame graph": WIDTHS}, self._choice)
         display(chooser.box)
         rows = ITable(self.sortable(), **TABLE)
@@ -102,7 +102,7 @@ class Pair:
         def refresh() -> None:
             self._look()
             if self._cells:
-                chooser.offer({side: list(self._cells) for side in ("A", "B")}, self._choice)
+                chooser.offer({side: list(self._cells) for side in SIDES}, self._choice)
                 rows.update(self.sortable())
                 text()
                 draw()
@@ -117,11 +117,11 @@ class Pair:
     # --- what is shown
 
     def _conditions(self) -> dict[str, Condition]:
-        return {side: self._found[self._cells[self._choice[side]]] for side in ("A", "B")}
+        return {side: self._found[self._cells[self._choice[side]]] for side in SIDES}
 
     def _columns(self) -> dict[str, Condition]:
         """Both cells, named by what differs between them; one where A and B are the same."""
-        a, b = (self._cells[self._choice[side]].model_dump() for side in ("A", "B"))
+        a, b = (self._cells[self._choice[side]].model_dump() for side in SIDES)
         fields = [name for name in a if a[name] != b[name]]
         found = self._conditions()
         if not fields:
@@ -170,7 +170,7 @@ class Pair:
         """The nodes of a flame graph of WIDTHS."""
         costs = self._costs()
         known = None not in costs.values()
-        a, b = (self._counted(side, costs[side] if known else None) for side in ("A", "B"))
+        a, b = (self._counted(side, costs[side] if known else None) for side in SIDES)
         return {
             WIDTHS[0]: lambda: a,
             WIDTHS[1]: lambda: b,
@@ -188,7 +188,7 @@ class Pair:
 
     def caption(self, width: str) -> str:
         """What a flame graph shows, in words."""
-        a, b = (self._cells[self._choice[side]].model_dump() for side in ("A", "B"))
+        a, b = (self._cells[self._choice[side]].model_dump() for side in SIDES)
         apart = [name for name in a if a[name] != b[name]]
         common = words.named(a, [name for name in a if name not in (*apart, "variant")])
         first, second = (words.named(cell, apart) or "the same" for cell in (a, b))

@@ -86,7 +86,8 @@ class Chooser:
     """Menus that write what is chosen into a mapping, and then call what wants to know."""
 
     def __init__(self, options: Mapping[str, Sequence[str]], choice: dict[str, Any]):
-        self._choice, self._then = choice, []
+        self._choice, self._offering = choice, False
+        self._then: list[Callable[[], None]] = []
         self._menus = {
             name: ipywidgets.Dropdown(
                 options=list(values), value=choice[name], layout=ipywidgets.Layout(width="max-content")
@@ -105,14 +106,14 @@ class Chooser:
 
     def offer(self, options: Mapping[str, Sequence[str]], choice: Mapping[str, str]) -> None:
         """Other options, of which these are chosen; nothing is called."""
-        kept, self._then = self._then, []
+        self._offering = True
         for name, values in options.items():
-            self._menus[name].options = list(values)
+            self._menus[name].options = list(values)  # which chooses the first
             self._menus[name].value = choice[name]
-        self._then = kept
+        self._offering = False
 
     def _chosen(self, name: str, value: str) -> None:
-        if value is not None:  # between two lists of options
+        if not self._offering:
             self._choice[name] = value
             for refresh in self._then:
                 refresh()
