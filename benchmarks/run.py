@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`make bench`: the speed figures that the project set itself, measured here and now, as root.
 
-Usage: run.py [generator|start|noise|windows|fuzz|perf_reader ...]; without a name the first three, about 12 minutes.
+Usage: run.py [generator|start|noise|windows|history|changes|fuzz|perf_reader ...]; without a name the first three,
+about 12 minutes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 
 import fuzz
 import generator
+import history
 import noise
 import perf_reader
 import start
@@ -19,6 +21,8 @@ ALL = {
     "start": start.main,
     "noise": noise.main,
     "windows": noise.compare_windows,
+    "history": history.main,
+    "changes": history.simulate_changes,
     "fuzz": lambda: fuzz.main([]),
     "perf_reader": lambda: perf_reader.main([]),
 }

@@ -17,7 +17,7 @@ from rxbook.plan import Plan, allowed
 
 COMMANDS = [
     "batch", "claims", "clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "series",
-    "show",
+    "show", "trend",
 ]  # fmt: skip
 
 

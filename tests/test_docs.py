@@ -47,7 +47,7 @@ def extended(tmp_path_factory):
         done = subprocess.run(
             ["patch", "-p1", "--fuzz=3", "-d", root], input=diff, capture_output=True, text=True
         )
-        assert done.returncode == 0, done.stdout
+        assert done.returncode == 0 and "garbage" not in done.stdout, done.stdout
     return root
 
 

@@ -23,7 +23,7 @@ SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 OF_CONDA = {"matplotlib-base": "matplotlib"}  # without Qt
 OF_PIP = {"symbolic"}
 """Packages that conda-forge does not have."""
-BROUGHT = {"PIL": "pillow", "yaml": "pyyaml", "IPython": "ipykernel"}
+BROUGHT = {"PIL": "pillow", "yaml": "pyyaml", "IPython": "ipykernel", "traitlets": "ipywidgets"}
 """Packages that others cannot be without."""
 
 

@@ -282,6 +282,28 @@ def show(
 
 
 @app.command()
+def trend(
+    value: Annotated[str, typer.Option(help="mpps or ns_per_packet")] = "mpps",
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="cells of which this holds, as gro=on")
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="DAY", help="runs that began then or later: 2026-12-01")] = "",
+    last: Annotated[int, typer.Option(min=0, help="list so many runs of each cell; 0: all")] = 10,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, html or csv")] = "text",
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write the tables and a figure of each cell there")
+    ] = None,
+    runs_dir: RunsDir = None,
+) -> None:
+    """Print each cell over all runs, oldest first, and mark where it changed."""
+    from rxbook import trend
+
+    print(trend.shown(value, trend.parse_only(only or []), since, last, form, save, runs_dir), end="")
+    if save:
+        print(f"rxbook: tables and figures are in {save}", file=sys.stderr)
+
+
+@app.command()
 def mail(
     run: Annotated[str, typer.Argument(help="a run, by name or folder")],
     table: Annotated[list[str] | None, typer.Option(help="a table by its file's name; repeatable")] = None,

@@ -22,7 +22,7 @@ from rxbook.runs import Run
 from rxbook.statistics import AA_NAMES, usable
 from rxbook.tables import GRO, Table, gro_table
 
-__all__ = ["CANNOT_TELL", "FAILED", "Verdict", "comparison", "percent", "verdict"]
+__all__ = ["CANNOT_TELL", "FAILED", "Verdict", "comparison", "percent", "source", "verdict"]
 
 FAILED, CANNOT_TELL = 3, 4
 """Statuses of `rxbook compare --fail-below`."""
@@ -75,7 +75,7 @@ def comparison(runs: Sequence[Run], value: str = "mpps") -> Table:
     lacking = {
         (label, gro) for run, label in zip(runs, labels, strict=True) for _, gro in report.not_applicable(run)
     }
-    table = gro_table(samples[shared], value, source=_source(runs), variants=order, not_applicable=lacking)
+    table = gro_table(samples[shared], value, source=source(runs), variants=order, not_applicable=lacking)
     settled = _settled(samples, value).reindex(order, fill_value=False)
     notes = (
         *_warnings(runs, labels, settled),
@@ -122,7 +122,8 @@ def _one_variant(run: Run) -> pd.DataFrame:
     return run.samples[~run.samples["variant"].str.endswith(AA_NAMES[1])]
 
 
-def _source(runs: Sequence[Run]) -> str:
+def source(runs: Sequence[Run]) -> str:
+    """What tables of several runs say of where their figures come from."""
     days = sorted({min(run.samples["start_utc"])[:10] for run in runs if run.source == "measured"})
     measured = [f"measured {' to '.join(dict.fromkeys((days[0], days[-1])))}"] if days else []
     others = (run.source for run in runs if run.source != "measured")

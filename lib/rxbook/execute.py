@@ -37,6 +37,9 @@ def run(notebook: str, given: dict[str, str], resume: str | None, runs_dir: Path
     """
     source = notebooks.find(notebook)
     folder = runs_dir.absolute() if runs_dir else runs.RUNS
+    if resume is None and "blocks" not in notebooks.declared(notebook):
+        _show(source, folder / runs.new_name(notebook), given)
+        return
     if resume is None:
         if given.get("hosts"):  # the notebook runs elsewhere
             given = given | {"hosts": str(Path(given["hosts"]).absolute())}
@@ -118,6 +121,24 @@ def _to_resume(path: Path, given: dict[str, str]) -> tuple[Path, Plan]:
     if run.status == "running":
         raise RxbookError(f"{path.name} is still running: wait for it, or end it")
     return path, run.plan
+
+
+def _show(source: Path, path: Path, given: dict[str, str]) -> None:
+    """Run a notebook that measures nothing. Raises RxbookError for a parameter that it has not."""
+    declared = notebooks.declared(source.stem)
+    for name in given:
+        if name not in declared:
+            raise RxbookError(
+                f"the notebook {source.stem} has no parameter {name}; it has {', '.join(declared)}"
+            )
+    asked: dict[str, object] = {**given, "widgets": False}
+    if given.get("runs"):  # the notebook runs elsewhere
+        names = given["runs"].split(",")
+        asked["runs"] = [str(runs.find(name.strip(), path.parent).absolute()) for name in names]
+    print(f"nothing is measured; {_shown(path)}", flush=True)
+    _execute(source, path, Plan(), asked)
+    _write_page(path)
+    _conclude(path, source.stem)
 
 
 def _announce(path: Path, plan: Plan) -> None:

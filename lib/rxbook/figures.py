@@ -21,14 +21,16 @@ from matplotlib.patches import Patch
 from PIL import Image
 
 from rxbook import words
+from rxbook.instructions import interval_of
+from rxbook.plan import Cell
 from rxbook.statistics import EXCLUDING_FLAGS, Interval, has_flag, number_runs
 from rxbook.tables import gro_effect
 
-__all__ = ["gro_bars", "png", "window_strip"]
+__all__ = ["COLOURS", "by_axis", "gro_bars", "png", "titled", "window_strip"]
 
 WIDTH_IN = 8.0
 DPI = 100
-PNG_COLOURS, PNG_DPI = 16, 85
+PNG_COLOURS, PNG_DPI = 64, 85
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 GRO_COLOURS = dict(zip(("off", "on"), COLOURS, strict=False))
 FLAG_MARKERS = {"sender_limited": "o", "pressure": "x", "short": "+"}
@@ -36,27 +38,40 @@ FLAG_MARKERS = {"sender_limited": "o", "pressure": "x", "short": "+"}
 NOTICE = {"boxstyle": "round,pad=0.4", "facecolor": "#FFF3C4", "edgecolor": "#D55E00"}
 HATCHED = {"facecolor": "white", "hatch": "///"}
 BAR = 0.38  # of the distance between two groups
+AXES = {"frame_size": "frame size, bytes on the wire with the FCS", "udp_csum": "UDP checksum", "gro": "GRO"}
+MARKERS = "osD^vP*X"
 LINE, PANEL, LABEL = 90, 104, 40  # characters of a line of the title, of all panels side by side, of a label
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as a PNG of few colours: a third of the size, which a page for a mail has to mind."""
+    """A figure as a PNG of few colours: a third of the size, which a page for a mail has to mind.
+
+    Chosen to cover what is drawn, however little of it: by count, whites and greys would take all of them.
+    """
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=PNG_DPI)
-    picture = Image.open(drawn).convert("RGB").quantize(PNG_COLOURS, dither=Image.Dither.NONE)
+    picture = (
+        Image.open(drawn)
+        .convert("RGB")
+        .quantize(PNG_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
     picture.save(small, "png", optimize=True)
     return small.getvalue()
 
 
-def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str) -> Figure:
+def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str = "") -> Figure:
     """An empty figure that says what all cells share, and whence the samples come; about: machine, kernel, n."""
-    shown = words.marked(words.dated(source, samples))
-    lines = [piece for line in (shown, _common(samples), about) for piece in textwrap.wrap(line, LINE)]
+    return titled(height_in, words.marked(words.dated(source, samples)), _common(samples), about)
+
+
+def titled(height_in: float, source: str, *said: str) -> Figure:
+    """An empty figure below these words; the source is framed where it does not say "measured"."""
+    lines = [piece for line in (source, *said) for piece in textwrap.wrap(line, LINE)]
     room = 0.3 + 0.17 * len(lines)  # inches; the layout knows nothing of a title's frame
     figure = Figure(figsize=(WIDTH_IN, height_in + room), dpi=DPI, layout="constrained")
     top = 1 - room / (height_in + room)
     figure.get_layout_engine().set(h_pad=0.06, w_pad=0.06, rect=(0, 0, 1, top))
-    framed = {} if shown.startswith("measured") else {"bbox": NOTICE, "fontweight": "bold"}
+    framed = {} if source.startswith("measured") else {"bbox": NOTICE, "fontweight": "bold"}
     title = figure.suptitle("\n".join(lines), y=(1 + top) / 2, va="center", fontsize=10, **framed)
     title.set_in_layout(False)
     return figure
@@ -208,3 +223,47 @@ def _strip_legend(samples: pd.DataFrame, colours: dict[tuple[str, str], str]) ->
             look = {"marker": marker, "color": "0.3", "fillstyle": "none", "linestyle": ""}
             handles.append(Line2D([], [], label=f"{count} {flag}", **look))
     return handles
+
+
+def by_axis(samples: pd.DataFrame, x: str, value: str, unit: str, *, source: str = "measured") -> Figure:
+    """One value of every cell with its 95 % interval, along one column of a cell; one line for all else that varies.
+
+    value: a column of samples; unit: how its axis is named. Hollow: a lower bound, limited by the sender.
+    """
+    places = words.variant_order(samples) if x == "variant" else sorted(samples[x].unique())
+    others = [name for name in Cell.model_fields if name != x and samples[name].nunique() > 1]
+    figure = _figure(4.2, samples, source)
+    axes = figure.add_subplot()
+    groups = list(samples.groupby(others, sort=False)) if others else [((), samples)]
+    for number, (_, windows) in enumerate(groups):
+        points = [(places.index(at), interval_of(of_cell, value)) for at, of_cell in windows.groupby(x)]
+        points = [(at, found) for at, found in points if np.isfinite(found.centre)]
+        _line(axes, points, number, len(groups), words.named(windows.iloc[0], others))
+    if not axes.containers:
+        axes.text(0.5, 0.5, "no window counts: all are flagged", transform=axes.transAxes, ha="center")
+    axes.set_xticks(range(len(places)), list(map(str, places)))
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(AXES.get(x, x.replace("_", " ")), fontsize=9)
+    axes.set_ylabel(f"{unit}, 95 % interval", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if others:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    return figure
+
+
+def _line(axes: Axes, points: list[tuple[int, Interval]], number: int, of: int, label: str) -> None:
+    """One series, moved aside so that the intervals of several do not cover each other."""
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    aside = (number - (of - 1) / 2) * min(0.08, 0.5 / of)
+    at = [place + aside for place, _ in points]
+    look = {"color": colour, "linestyle": ("-", "--", ":")[number // len(COLOURS) % 3]}
+    axes.plot(at, [found.centre for _, found in points], linewidth=0.8, **look)
+    axes.plot([], [], marker=marker, markersize=5, label=label, **look)
+    for place, (_, found) in zip(at, points, strict=True):
+        low, high = (abs(limit - found.centre) for limit in (found.low, found.high))
+        reach = None if found.bound or not np.isfinite(low) else [[low], [high]]
+        fill = "white" if found.bound else colour
+        axes.errorbar(place, found.centre, yerr=reach, color=colour, marker=marker, markersize=5,
+                      markerfacecolor=fill, capsize=2.5, linewidth=1)  # fmt: skip

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
-from rxbook import RxbookError, instructions, profile, provenance, runs, statistics, words
+from rxbook import RxbookError, instructions, profile, provenance, runs, words
 from rxbook.plan import Cell, Plan
 from rxbook.profile import Profile, record
 from rxbook.profile.functions import Column, function_table
@@ -19,9 +17,22 @@ from rxbook.profile.headline import headline
 from rxbook.profile.record import Recording
 from rxbook.profile.tasks import only_task
 from rxbook.runs import Run
+from rxbook.statistics import Interval
 from rxbook.tables import Table, is_cell
 
-__all__ = ["as_list", "comparison", "found", "headlines", "makers", "thread_profiles"]
+__all__ = [
+    "COST",
+    "Condition",
+    "as_list",
+    "comparison",
+    "cost_of",
+    "found",
+    "headlines",
+    "makers",
+    "table_of",
+    "thread_profiles",
+    "unit_of",
+]
 
 Condition = tuple[Run, Cell, list[Recording]]
 
@@ -156,35 +167,41 @@ def _of_cells(
     machines: Sequence[str] = (),
 ) -> Table:
     """One traffic shape; each column is a cell with the repeats of its recording."""
-    children = all(run.plan.call_graph for run, _, _ in columns.values())
-    unit = _unit(columns)
-    read, kept = {}, {}
-    for label, (run, cell, recordings) in columns.items():
-        profiles, kept[label] = thread_profiles(recordings, children, tuple(shown.debug))
-        windows = run.samples[is_cell(run.samples, cell.model_dump())]
-        cost = _exact(windows) if unit == "instructions" else statistics.cell_interval(windows, COST[unit])
-        read[label] = Column(profiles, None if math.isnan(cost.centre) else cost, unit)
-    table = function_table(read, source=source, children=children, **_options(shown))
+    table = table_of(columns, source, shown)
     _, cell, _ = next(iter(columns.values()))
-    notes = [
-        f"{words.traffic(cell.model_dump())}{f', GRO {cell.gro}' if gro else ''}.",
-        *_threads(kept, unit),
-    ]
+    of = f", GRO {cell.gro}" if gro else ""
+    title = f"{words.short_traffic(cell.model_dump())}{of}: {table.title}"
+    return replace(
+        table, title=title, notes=(f"{words.traffic(cell.model_dump())}{of}.", *table.notes, *machines)
+    )
+
+
+def table_of(columns: Mapping[str, Condition], source: str, shown: Plan) -> Table:
+    """The table of functions of any cells, a column for each, with the repeats of its recording."""
+    children = all(run.plan.call_graph for run, _, _ in columns.values())
+    unit = unit_of(columns)
+    read, kept = {}, {}
+    for label, condition in columns.items():
+        profiles, kept[label] = thread_profiles(condition[2], children, tuple(shown.debug))
+        read[label] = Column(profiles, cost_of(condition, unit), unit)
+    table = function_table(read, source=source, children=children, **_options(shown))
+    notes = list(_threads(kept, unit))
     without = [label for label, column in read.items() if column.cost is None]
     if without:
         notes.append(f"No cost per packet for {' and '.join(without)}: no window counts, all are flagged.")
-    title = f"{words.short_traffic(cell.model_dump())}{f', GRO {cell.gro}' if gro else ''}: {table.title}"
-    return replace(table, title=title, notes=(*notes, *table.notes, *machines))
+    return replace(table, notes=(*notes, *table.notes))
 
 
-def _exact(windows: pd.DataFrame) -> statistics.Interval:
-    """The limits are what the boots showed."""
-    found = instructions.counts(windows)
-    low, high = found.mean - found.half_range, found.mean + found.half_range
-    return statistics.Interval(found.mean, low, high, found.boots)
+def cost_of(condition: Condition, unit: str) -> Interval | None:
+    """What a packet costs in a cell, in `unit`; None where no window counts."""
+    run, cell, _ = condition
+    windows = run.samples[is_cell(run.samples, cell.model_dump())]
+    cost = instructions.interval_of(windows, COST[unit])
+    return None if math.isnan(cost.centre) else cost
 
 
-def _unit(columns: Mapping[str, Condition]) -> str:
+def unit_of(columns: Mapping[str, Condition]) -> str:
+    """What a packet's cost is counted in. Raises RxbookError where that is not the same in all."""
     if any(run.exact for run, _, _ in columns.values()):
         if not all(run.exact for run, _, _ in columns.values()):
             raise RxbookError("one run counted instructions in guests, the other time: they do not compare")

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from rxbook import words
-from rxbook.statistics import has_flag
+from rxbook.statistics import Interval, cell_interval, has_flag
 from rxbook.tables import GRO, Section, Table
 
-__all__ = ["Count", "counts", "gro_table", "worst_spread"]
+__all__ = ["Count", "counts", "gro_table", "interval_of", "worst_spread"]
 
 VALUE = "instructions_per_packet"
 
@@ -55,6 +55,14 @@ def counts(windows: pd.DataFrame) -> Count:
         drops=int(windows["dropped_frames"].sum()),
         segs=float(windows["frames"].sum() / skbs) if skbs else np.nan,
     )
+
+
+def interval_of(windows: pd.DataFrame, value: str) -> Interval:
+    """The figure of one cell: as `statistics.cell_interval`; of instructions its limits are what the boots showed."""
+    if value != VALUE:
+        return cell_interval(windows, value)
+    found = counts(windows)
+    return Interval(found.mean, found.mean - found.half_range, found.mean + found.half_range, found.boots)
 
 
 def worst_spread(found: Sequence[Count]) -> float:

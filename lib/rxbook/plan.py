@@ -338,7 +338,7 @@ def make_plan(parameters: dict[str, Any]) -> Plan:
             f"sender_cpu and receiver_cpu are both {plan.sender_cpu}: the sender would take the receiver's time; "
             "choose two CPUs"
         )
-    if plan.generator == "xdp_trafficgen" and plan.sender_cpu != 0 and not (plan.hosts or plan.kernels):
+    if plan.generator == "xdp_trafficgen" and plan.sender_cpu != 0 and not plan.kernels:
         raise RxbookError(
             f"generator=xdp_trafficgen sends from CPU 0 and from no other: say sender_cpu=0, not {plan.sender_cpu}"
         )

@@ -18,7 +18,7 @@ import rxbook
 from rxbook import RxbookError
 from rxbook.kernel import facts, offloads, probes
 
-__all__ = ["PUBLISHED", "host", "machine_label", "scrub"]
+__all__ = ["PUBLISHED", "hardware", "host", "machine_label", "scrub"]
 
 PACKAGES = ("numpy", "pandas", "pyperf", "pyroute2", "papermill")
 
@@ -167,14 +167,26 @@ def _inner(value: Any, allowed: set[str] | None) -> Any:
 
 def machine_label(record: dict[str, Any]) -> str:
     """One short line for a table's foot: "2-CPU VM, AMD EPYC, Linux 6.18.44"."""
-    kind = "VM" if record.get("virtualised") else "machine"
-    model = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", record["cpu_model"])
     # a distribution's suffix says little to others and may be a name of the builder's
     release = re.match(r"[\d.]+(-rc\d+)?", record["kernel_release"])
-    label = (
-        f"{record['cpu_count']}-CPU {kind}, {' '.join(model.split())}, Linux {release[0] if release else '?'}"
-    )
+    label = f"{_cpus(record)}, Linux {release[0] if release else '?'}"
     if "receiver" not in record:
         return label
-    driver = record["receiver"]["interface"]["driver"] or "unknown"
-    return f"{label}, driver {driver}; sender: {machine_label(record['sender'])}"
+    return f"{label}, driver {_driver(record)}; sender: {machine_label(record['sender'])}"
+
+
+def hardware(record: dict[str, Any]) -> str:
+    """The same without the kernel, which a machine outlives: "2-CPU VM, AMD EPYC"."""
+    if "receiver" not in record:
+        return _cpus(record)
+    return f"{_cpus(record)}, driver {_driver(record)}; sender: {_cpus(record['sender'])}"
+
+
+def _cpus(record: dict[str, Any]) -> str:
+    kind = "VM" if record.get("virtualised") else "machine"
+    model = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", record["cpu_model"])
+    return f"{record['cpu_count']}-CPU {kind}, {' '.join(model.split())}"
+
+
+def _driver(record: dict[str, Any]) -> str:
+    return record["receiver"]["interface"]["driver"] or "unknown"

@@ -26,7 +26,8 @@ STYLE = (
     ".rxbook caption{font-weight:bold}.rxbook caption,.rxbook tbody th{text-align:left}"
     ".rxbook th,.rxbook td{padding:0 .7em;white-space:nowrap}"
     ".rxbook thead th{border-bottom:1px solid #999}.rxbook thead .group{text-align:center}"
-    ".rxbook .section{padding-top:.7em;white-space:normal;font-weight:normal;font-style:italic}"
+    ".rxbook .section{text-align:left!important;padding-top:.7em;white-space:normal;font-weight:normal;"
+    "font-style:italic}"
     ".rxbook-notes{font:12px/1.5 sans-serif}</style>"
 )
 

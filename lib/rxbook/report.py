@@ -20,6 +20,7 @@ from rxbook import (
     instructions,
     provenance,
     render,
+    runs,
     statistics,
     tables,
     words,
@@ -41,6 +42,8 @@ __all__ = [
     "table_of",
     "tables_named",
     "tables_of",
+    "write_figure",
+    "write_files",
 ]
 
 SHOWN = {
@@ -156,7 +159,7 @@ def save(run: Run) -> None:
     """Write into the run's folder every table as text, Markdown, HTML and CSV, every figure, and bench.json."""
     made = tables_of(run)
     drawn = {name: figure for name in FIGURES if (figure := figure_of(run, name)) is not None}
-    _write(run.path, made, drawn | _bars(made))
+    write_files(run.path / "tables", made, drawn | _bars(made))
     suite = None if run.exact else pyperf_suite(run.samples, run.source, function_cycles.headlines(run))
     if suite:
         suite.dump(str(run.path / "bench.json"), replace=True)
@@ -164,24 +167,29 @@ def save(run: Run) -> None:
 
 def save_functions(path: Path, made: dict[str, Table]) -> None:
     """Write tables of functions, and their bars, into a folder as a run's are."""
-    _write(path, made, _bars(made))
+    write_files(path / "tables", made, _bars(made))
 
 
 def _bars(made: dict[str, Table]) -> dict[str, Figure]:
     return {name: function_bars(table) for name, table in made.items() if name.startswith("functions")}
 
 
-def _write(path: Path, made: dict[str, Table], drawn: dict[str, Figure]) -> None:
-    folder = path / "tables"
-    folder.mkdir(parents=True, exist_ok=True)
+def write_files(folder: Path, made: Mapping[str, Table], drawn: Mapping[str, Figure]) -> None:
+    """Write tables as text, Markdown, HTML and CSV, and figures as PNG and SVG, by the names of their files."""
+    runs.make_folder(folder)
     for name, table in made.items():
-        for ending, write in (
+        for ending, form in (
             ("txt", render.text), ("md", render.markdown), ("html", render.html), ("csv", render.csv),
         ):  # fmt: skip
-            (folder / f"{name}.{ending}").write_text(write(table))
+            (folder / f"{name}.{ending}").write_text(form(table))
     for name, figure in drawn.items():
-        (folder / f"{name}.png").write_bytes(figures.png(figure))
-        figure.savefig(folder / f"{name}.svg")
+        write_figure(folder, name, figure)
+
+
+def write_figure(folder: Path, name: str, figure: Figure) -> None:
+    """Write a figure as PNG and SVG."""
+    (folder / f"{name}.png").write_bytes(figures.png(figure))
+    figure.savefig(folder / f"{name}.svg")
 
 
 def pyperf_suite(

@@ -28,6 +28,7 @@ __all__ = [
     "Run",
     "blocks_left",
     "boots_left",
+    "filled",
     "find",
     "list_runs",
     "load",
@@ -170,9 +171,17 @@ def read_samples(path: Path) -> pd.DataFrame:
     whole = text[: text.rfind("\n") + 1] or ",".join(COLUMNS)
     missing = {name: [""] for name in COLUMNS if TYPES.get(name) is not str}
     found = pd.read_csv(io.StringIO(whole), dtype=TYPES, keep_default_na=False, na_values=missing)
-    found = found.reindex(columns=COLUMNS)  # a column that an older run lacks is empty
-    found["generator"] = found["generator"].fillna("live_frames")  # no other was there then
-    return found
+    return filled(found).reindex(columns=COLUMNS)  # a column that an older run lacks is empty
+
+
+def filled(samples: pd.DataFrame) -> pd.DataFrame:
+    """With the columns of a cell that an older run lacks: what was always so then."""
+    told = (
+        samples["generator"].astype(object)
+        if "generator" in samples
+        else pd.Series(index=samples.index, dtype=object)
+    )
+    return samples.assign(generator=told.fillna("live_frames"))
 
 
 def blocks_left(path: Path, plan: Plan, per_block: int) -> range:

@@ -49,13 +49,17 @@ __all__ = [
     "cell_interval",
     "cells_of",
     "compare",
+    "compare_repeats",
     "counted",
+    "foretold",
     "has_flag",
     "is_bound",
     "mean_interval",
+    "mean_intervals",
     "noise_floor",
     "number_runs",
     "per_boot",
+    "repeats_interval",
     "usable",
 ]
 
@@ -64,6 +68,9 @@ EXCLUDING_FLAGS = ("sender_limited", "pressure", "short")
 
 STRETCHES = 5
 """Into so many consecutive parts a cell's windows are cut to see how far its mean drifts."""
+
+LIMITED = 0.2
+"""A cell's rate is a bound where the sender limited more than this share of its windows, see `is_bound`."""
 
 AA_NAMES = (" (A)", " (A again)")
 """How the two names of an A/A run end."""
@@ -136,7 +143,8 @@ class Comparison:
 def has_flag(samples: pd.DataFrame, flag: str) -> pd.Series:
     """One boolean per row: does its window carry this flag? A missing flags text holds none."""
     texts = samples["flags"]
-    return texts.map(lambda text: isinstance(text, str) and flag in text.split(";")).astype(bool)
+    holding = {text for text in texts.unique() if isinstance(text, str) and flag in text.split(";")}
+    return texts.isin(holding)
 
 
 def usable(samples: pd.DataFrame, value: str = "mpps", *, bound: bool = False) -> pd.DataFrame:
@@ -157,7 +165,7 @@ def is_bound(windows: pd.DataFrame, value: str = "mpps") -> bool:
     is too low. Up to a fifth is what the trimmed mean sets aside at that end anyhow.
     """
     good = usable(windows, bound=True)
-    return value == "mpps" and bool(has_flag(good, "sender_limited").mean() > 0.2)
+    return value == "mpps" and bool(has_flag(good, "sender_limited").mean() > LIMITED)
 
 
 def _logs(values: Any) -> np.ndarray:
@@ -167,31 +175,35 @@ def _logs(values: Any) -> np.ndarray:
         return np.log(values[~np.isnan(values)])
 
 
-def _trimmed(logs: np.ndarray) -> tuple[float, float, int]:
-    """Trimmed mean, its standard error, degrees of freedom; NaN where there are too few values."""
-    n = len(logs)
+def _trimmed(logs: np.ndarray) -> tuple[Any, Any, int]:
+    """Trimmed mean, its standard error, degrees of freedom; NaN where there are too few values.
+
+    Along the last axis: of several samples of one size, an array of each but the degrees.
+    """
+    n = logs.shape[-1]
     cut = n // 5 if n > MIN_BLOCKS else 0
-    kept = np.sort(logs)[cut : n - cut]
-    if len(kept) < 2:
-        return (float(kept[0]) if len(kept) else np.nan), np.nan, 0
-    winsorised = np.clip(logs, kept[0], kept[-1])
-    degrees = len(kept) - 1
+    kept = np.sort(logs)[..., cut : n - cut]
+    degrees = kept.shape[-1] - 1
+    if degrees < 1:
+        few = np.full(logs.shape[:-1], np.nan)[()]
+        return (few if degrees < 0 else kept[..., 0]), few, 0
+    winsorised = np.clip(logs, kept[..., :1], kept[..., -1:])
     with np.errstate(invalid="ignore"):
-        error = np.sqrt((n - 1) * np.var(winsorised, ddof=1) / (len(kept) * degrees))
-        return float(np.mean(kept)), float(error), degrees
+        error = np.sqrt((n - 1) * np.var(winsorised, ddof=1, axis=-1) / ((degrees + 1) * degrees))
+        return np.mean(kept, axis=-1), error, degrees
 
 
-def _drift(logs: np.ndarray) -> tuple[float, float, int]:
+def _drift(logs: np.ndarray) -> tuple[Any, Any, int]:
     """As `_trimmed`, but over consecutive stretches of the run where there are enough values."""
-    if len(logs) < 2 * STRETCHES:
+    if logs.shape[-1] < 2 * STRETCHES:
         return _trimmed(logs)
-    means = [_trimmed(part)[0] for part in np.array_split(logs, STRETCHES)]
-    return _trimmed(logs)[0], *_trimmed(np.array(means))[1:]
+    means = [_trimmed(part)[0] for part in np.array_split(logs, STRETCHES, axis=-1)]
+    return _trimmed(logs)[0], *_trimmed(np.stack(means, axis=-1))[1:]
 
 
-def _limits(centre: float, error: float, degrees: float) -> tuple[float, float, float]:
-    reach = scipy.special.stdtrit(degrees, 0.975) * error if degrees else np.nan
-    return float(np.exp(centre)), float(np.exp(centre - reach)), float(np.exp(centre + reach))
+def _limits(centre: Any, error: Any, degrees: float) -> tuple[Any, Any, Any]:
+    reach = scipy.special.stdtrit(degrees, 0.975) * error if degrees else np.nan * error
+    return np.exp(centre), np.exp(centre - reach), np.exp(centre + reach)
 
 
 def mean_interval(values: Any) -> Interval:
@@ -203,7 +215,13 @@ def mean_interval(values: Any) -> Interval:
     windows on: that missed 5 % and 23 %. Two cells are better judged by `compare` than by these intervals.
     """
     logs = _logs(values)
-    return Interval(*_limits(*_drift(logs)), len(logs))
+    return Interval(*map(float, _limits(*_drift(logs))), len(logs))
+
+
+def mean_intervals(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of cells that have as many windows each, none missing, a cell in each row: centres, lows, highs."""
+    with np.errstate(divide="ignore"):
+        return _limits(*_drift(np.log(values)))
 
 
 def cells_of(samples: pd.DataFrame) -> list[pd.DataFrame]:
@@ -298,9 +316,34 @@ def _between(first: pd.DataFrame, second: pd.DataFrame, value: str) -> tuple[flo
     if min(rows["run"].nunique() for rows in (first, second)) < 2:
         return _welch(*(_drift(_logs(rows[value])) for rows in (first, second)))
     means = [
-        rows.groupby("run")[value].agg(lambda values: _trimmed(_logs(values))[0]) for rows in (first, second)
+        rows.groupby("run")[value].agg(lambda values: np.exp(_trimmed(_logs(values))[0]))
+        for rows in (first, second)
     ]
-    return _welch(*(_trimmed(of_runs.to_numpy()) for of_runs in means))
+    return _welch(*(_trimmed(_logs(of_runs)) for of_runs in means))
+
+
+def repeats_interval(values: Any) -> Interval:
+    """The figure of several runs, each of which counts as one value."""
+    logs = _logs(values)
+    return Interval(*map(float, _limits(*_trimmed(logs))), len(logs))
+
+
+def compare_repeats(first: Any, second: Any) -> Comparison:
+    """Compare the figures of some runs with those of others, each of which counts as one value (Welch)."""
+    logs = [_logs(values) for values in (first, second)]
+    return _comparison(_welch(*map(_trimmed, logs)), min(map(len, logs)), False, "exact")
+
+
+def foretold(earlier: Any, new: float, chance: float = 0.01) -> bool:
+    """Is a new run's figure one that runs like the earlier ones give, but for so small a chance (Student's t)?
+
+    True below MIN_BLOCKS earlier runs, from which nothing can be foretold.
+    """
+    logs = _logs(earlier)
+    if len(logs) < MIN_BLOCKS:
+        return True
+    reach = scipy.special.stdtrit(len(logs) - 1, 1 - chance / 2) * np.std(logs, ddof=1)
+    return bool(abs(np.log(new) - logs.mean()) <= reach * np.sqrt(1 + 1 / len(logs)))
 
 
 def _welch(first: tuple[float, float, int], second: tuple[float, float, int]) -> tuple[float, float, float]:
@@ -318,7 +361,7 @@ def _comparison(found: tuple[float, float, float], n: int, paired: bool, bound: 
     p_value = np.nan
     if degrees:
         p_value = 2 * scipy.special.stdtr(degrees, -abs(centre) / error) if error else float(centre == 0)
-    return Comparison(*_limits(centre, error, degrees), n, float(p_value), paired, bound)
+    return Comparison(*map(float, _limits(centre, error, degrees)), n, float(p_value), paired, bound)
 
 
 def noise_floor(samples: pd.DataFrame, value: str = "mpps") -> pd.DataFrame:

@@ -26,7 +26,7 @@ SHAPE = tuple(name for name in Cell.model_fields if name not in ("variant", "gro
 """The columns of a cell that say what is sent and who receives: a table has one section for each."""
 
 UNITS = {"mpps": "Mpps", "ns_per_packet": "ns per packet"}
-PLACES = {"mpps": 2, "ns_per_packet": 0}
+PLACES = {"mpps": 2, "ns_per_packet": 0, "instructions_per_packet": 1}
 """Digits behind the point, unless the half-width asks for more."""
 
 ENCAPSULATIONS = {"4in4": "IPv4 in IPv4", "4in6": "IPv4 in IPv6", "6in6": "IPv6 in IPv6"}
@@ -88,6 +88,13 @@ def traffic(cell: Mapping[str, Any], fields: Collection[str] = SHAPE) -> str:
         ({"drop_tcp"}, "" if udp or cell["drop_tcp"] else "TCP not dropped"),
     ]
     return ", ".join(said for columns, said in parts if said and columns & set(fields))
+
+
+def named(cell: Mapping[str, Any], fields: Collection[str]) -> str:
+    """What these fields of a cell say, variant and GRO first: `patch 3, GRO on, 64-byte frames`."""
+    said = [str(cell["variant"])] if "variant" in fields else []
+    said += [f"GRO {cell['gro']}"] if "gro" in fields else []
+    return ", ".join(filter(None, [*said, traffic(cell, fields)]))
 
 
 def short_traffic(cell: Mapping[str, Any]) -> str:

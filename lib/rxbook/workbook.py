@@ -37,6 +37,7 @@ from rxbook.testbeds import hosts
 __all__ = [
     "PLACE",
     "functions",
+    "injected",
     "parameters",
     "run",
     "show_figure",
@@ -65,11 +66,11 @@ def parameters(variables: dict[str, Any]) -> dict[str, Any]:
     silently ignored.
     """
     names = [name for name in (*Plan.model_fields, *PLACE, *INPUTS) if name in variables]
-    names += [name for name in _injected(variables.get("In", [])) if name not in names]
+    names += [name for name in injected(variables.get("In", [])) if name not in names]
     return {name: variables[name] for name in names}
 
 
-def _injected(cells: list[str]) -> list[str]:
+def injected(cells: list[str]) -> list[str]:
     """Names that the cell assigns which papermill adds; it begins with a comment of papermill's."""
     for source in cells:
         if source.startswith("# Parameters\n"):

@@ -96,7 +96,7 @@ def _no_bursts(burst: int, device: str) -> str:
 
 def forget(cpu: int, device: str) -> None:
     """Take a device from pktgen's thread, where it is still there: it outlives the process that gave it."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RxbookError):
         thread = PLACE / f"kpktgend_{cpu}"
         if device in thread.read_text().split():
             _say(thread, "rem_device_all")

@@ -122,13 +122,23 @@ def recorded(folder: Path) -> dict[Cell, list[Recording]]:
 
 
 def scrub(folder: Path, target: Path) -> None:
-    """Copy a run's recordings as tables of the receiving thread's functions: without other tasks, paths, commands."""
+    """Copy a run's recordings as tables of the receiving thread's functions: without other tasks, paths, commands.
+
+    Of a recording with call chains its stacks are kept too, as export.folded() writes them.
+    """
+    from rxbook.profile import flames
+
     target.mkdir()
     for recordings_of_cell in recorded(folder).values():
         for recording in recordings_of_cell:
             about = recording.data.with_suffix(".json")
             noted = json.loads(about.read_text())
-            del noted["argv"]
+            chains = "-g" in noted.pop("argv")
             (target / about.name).write_text(json.dumps(noted) + "\n")
-            mine, _, _ = only_task(profile.load(recording.data), recording.task)
+            mine, _, _ = only_task(profile.load(recording.data, children=chains), recording.task)
             saved.save(mine, target / about.with_suffix(".csv").name)
+            if chains:
+                lines = [
+                    ";".join(stack) + f" {samples}\n" for stack, samples in flames.stacks(recording).items()
+                ]
+                (target / about.with_suffix(".folded").name).write_text("".join(lines))

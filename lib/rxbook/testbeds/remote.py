@@ -47,18 +47,19 @@ class Sender(roles.Sender):
     def connect(self, name: str, cpu: int, generator: str) -> None:
         """Make ready to send."""
         self._name, index = name, socket.if_nametoindex(name)
-        if generator != "live_frames":
+        self._redirects = generator != "pktgen"
+        if self._redirects:  # drivers take frames of XDP only while a program is attached
+            libbpf.attach_xdp(libbpf.BpfObject("send").program_fd("pass_all"), index)
+        if generator == "live_frames":
+            with namespaces.aside():
+                self._generator = LiveFrames(index, cpu, namespaces.parking_devices("rxbooks"))
+        else:
             generators.require(generator)
             self._generator = generators.on_device(generator, name, cpu)
-            return
-        libbpf.attach_xdp(libbpf.BpfObject("send").program_fd("pass_all"), index)
-        with namespaces.aside():
-            parking = namespaces.parking_devices("rxbooks")
-            self._generator = LiveFrames(index, cpu, parking)
 
     def start(self) -> None:
         """Begin to send."""
-        if not interface.takes_redirected(self._name):
+        if self._redirects and not interface.takes_redirected(self._name):
             raise RxbookError(
                 f"{self._name} sends nothing that XDP redirects to it: take a device whose driver does (ndo_xdp_xmit)"
             )
