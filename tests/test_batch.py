@@ -61,7 +61,7 @@ def test_what_would_be_measured_otherwise_is_another_item(tmp_path, monkeypatch)
     assert not keys & {item.key for item in of(tmp_path, SIX.replace("blocks: 2", "blocks: 3"))}
     assert not keys & {item.key for item in of(tmp_path, rounds=2)}
     assert not keys & {item.key for item in of(tmp_path, kernel="6.99.0 #1")}
-    monkeypatch.setattr(listed, "_library", lambda: "changed")
+    monkeypatch.setattr(listed, "library", lambda: "changed")
     assert not keys & {item.key for item in of(tmp_path)}
 
 

@@ -79,8 +79,7 @@ def into(notebook: str, path: Path, given: dict[str, object]) -> None:
     """
     from papermill.exceptions import PapermillExecutionError
 
-    declared = notebooks.declared(notebook)
-    plan = make_plan({name: value for name, value in (declared | given).items() if name in Plan.model_fields})
+    declared, plan = notebooks.declared(notebook), notebooks.plan(notebook, given)
     if not (path / "report.html").exists():
         try:
             _papermill(notebooks.find(notebook), path, plan, given)
@@ -104,10 +103,14 @@ def estimate_s(plan: Plan) -> float:
         boots = (plan.boots or 2) * len(plan.kernels)
         each = BOOT_S + per_block / len(plan.kernels) * (1 + 3 * plan.profile + plan.heads)
         return START_S + boots * each / min(boots, os.cpu_count() or 1)
-    seconds = plan.blocks * per_block * (plan.window_s + plan.warmup_s)
-    seconds += _profiles(plan, per_block) * (plan.profile_s + plan.warmup_s + record.LEAD_S)
-    seconds += plan.heads * heads.WINDOWS * per_block * (plan.window_s + plan.warmup_s)
-    return START_S + 1.3 * seconds  # windows are 70 to 80 % of a run's time
+    return START_S + 1.3 * _traffic_s(plan, per_block, plan.blocks)  # windows are 70 to 80 % of a run's time
+
+
+def _traffic_s(plan: Plan, per_block: int, blocks: int) -> float:
+    """Seconds of traffic in so many blocks, and in the windows for profiles and heads."""
+    windows = (blocks + plan.heads * heads.WINDOWS) * per_block
+    recorded = _profiles(plan, per_block) * (plan.profile_s + plan.warmup_s + record.LEAD_S)
+    return windows * (plan.window_s + plan.warmup_s) + recorded
 
 
 def _profiles(plan: Plan, per_block: int) -> int:
@@ -162,9 +165,7 @@ def _announce(path: Path, plan: Plan) -> None:
     release = facts.kernel_release()
     per_block = len(plan.cells(release))
     blocks = len(runs.blocks_left(path, plan, per_block))
-    seconds = blocks * per_block * (plan.window_s + plan.warmup_s)
-    profiles = _profiles(plan, per_block)
-    seconds += profiles * (plan.profile_s + plan.warmup_s + record.LEAD_S)
+    seconds, profiles = _traffic_s(plan, per_block, blocks), _profiles(plan, per_block)
     recorded = f", {profiles} profiles of {plan.profile_s:g} s" if profiles else ""
     print(f"{per_block} cells, {blocks} blocks, windows of {plan.window_s:g} s{recorded}: about {seconds:.0f} s of "
           f"traffic; {_shown(path)}", flush=True)  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rxbook import RxbookError, runs
 from rxbook.plan import Plan, make_plan
 from rxbook.runs import Run
 
-__all__ = ["NOTEBOOKS", "command", "declared", "find"]
+__all__ = ["NOTEBOOKS", "command", "declared", "find", "plan"]
 
 NOTEBOOKS = runs.ROOT / "notebooks"
 
@@ -38,10 +39,15 @@ def declared(name: str) -> dict[str, Any]:
     return found
 
 
+def plan(name: str, given: Mapping[str, Any]) -> Plan:
+    """The plan of a notebook with these parameters; what is none of a plan's is left out."""
+    asked = declared(name) | dict(given)
+    return make_plan({name: value for name, value in asked.items() if name in Plan.model_fields})
+
+
 def command(run: Run) -> str:
     """The command that measures a run again, the order of its cells too."""
-    own = {name: value for name, value in declared(run.notebook).items() if name in Plan.model_fields}
-    defaults, asked = make_plan(own).model_dump(), run.plan.model_dump() | {"seed": run.seed}
+    defaults, asked = plan(run.notebook, {}).model_dump(), run.plan.model_dump() | {"seed": run.seed}
     changed = {name: value for name, value in asked.items() if value != defaults[name]}
     words = ["rxbook", "run", run.notebook]
     for name, value in changed.items():

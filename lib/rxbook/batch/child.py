@@ -12,15 +12,15 @@ import time
 import traceback
 from pathlib import Path
 
-from rxbook import RxbookError, execute, runs
-from rxbook.batch.items import RESULT
+from rxbook import RxbookError, execute
+from rxbook.batch.items import note_end
 from rxbook.kernel.lifetime import die_with_parent
 
 __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the item and leave RESULT in its folder. Status 1 where it failed; its notebook keeps where."""
+    """Run the item and note how it ended in its folder. Status 1 where it failed; its notebook keeps where."""
     asked = json.loads(sys.stdin.readline())
     die_with_parent(asked["parent"])
     folder, start, error = Path(asked["folder"]), time.monotonic(), None
@@ -33,10 +33,8 @@ def main() -> int:
         error = f"{type(found).__name__}: {found}"
     except KeyboardInterrupt:
         return 130  # the folder stays as it is, to be gone on with
-    runs.make_folder(folder)
-    result = {"notebook": asked["notebook"], "parameters": asked["given"], "error": error,
-              "wall_s": round(time.monotonic() - start, 1)}  # fmt: skip
-    runs.write_json(folder / RESULT, result)
+    wall_s = round(time.monotonic() - start, 1)
+    note_end(folder, error, wall_s, notebook=asked["notebook"], parameters=asked["given"])
     return 0 if error is None else 1
 
 

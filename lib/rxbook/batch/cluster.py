@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -81,7 +81,7 @@ def executor(address: str) -> Iterator[Executor]:
     """The cluster's workers that hold no device, or all where each holds one. Files must be theirs to read, too."""
     with _client(address) as client:
         workers = _workers(client)
-        idle = [name for name, about in workers.items() if not about["resources"]]
+        idle = _idle(workers)
         yield client.get_executor(workers=idle or list(workers), pure=False)
 
 
@@ -96,16 +96,20 @@ def _workers(client: Any) -> dict[str, dict[str, Any]]:
         )
     told = client.run(_about)
     for name, about in told.items():
-        if about["library"] != listed._library():
+        if about["library"] != listed.library():
             raise RxbookError(
                 f"worker {name} has another version of rxbook's library: install the same there"
             )
     return {name: about | {"resources": resources[name]} for name, about in told.items()}
 
 
+def _idle(workers: dict[str, dict[str, Any]]) -> list[str]:
+    return [name for name, about in workers.items() if not about["resources"]]
+
+
 def _about() -> dict[str, str]:
     build = f"{facts.kernel_release()} {facts.kernel_version()}"
-    return {"library": listed._library(), "kernel": build}
+    return {"library": listed.library(), "kernel": build}
 
 
 def _refuse_without_workers(todo: Sequence[Item], workers: dict[str, dict[str, Any]]) -> None:
@@ -123,7 +127,7 @@ def _work_off(
 ) -> None:
     from distributed import as_completed
 
-    idle = [name for name, about in workers.items() if not about["resources"]]
+    idle = _idle(workers)
     by_future = {}
     for place, item in enumerate(todo):
         where = {"resources": {item.device: 1}} if item.device else {"workers": idle} if idle else {}
@@ -136,14 +140,13 @@ def _work_off(
         item = by_future[future]
         error = future.exception()
         if error is not None:  # a worker that died again and again
-            said: str | None = f"{type(error).__name__}: {error}"
-            item.folder.mkdir(parents=True, exist_ok=True)
-            (item.folder / listed.RESULT).write_text(json.dumps({"error": said}))
+            said, took_s = f"{type(error).__name__}: {error}", 0.0
+            listed.note_end(item.folder, said, None, notebook=item.notebook, parameters=item.given)
         else:
             said, archive, took_s = future.result()
             _unpack(archive, item.folder)
-            progress.took(item, said, took_s)
             future.release()
+        progress.took(item, said, took_s)
         if said and stop_on_error:
             client.cancel(list(by_future))
             return
@@ -151,8 +154,6 @@ def _work_off(
 
 def work(item: Item) -> tuple[str | None, bytes, float]:
     """On a worker: run an item. Returns what went wrong, its run folder as an archive, and the seconds it took."""
-    import time
-
     from distributed import get_worker
 
     worker = get_worker()

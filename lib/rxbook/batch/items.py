@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from rxbook import RxbookError, execute, notebooks, runs
+from rxbook import RxbookError, execute, notebooks, runs, yaml_file
 from rxbook.kernel import facts
-from rxbook.plan import INPUTS, Plan, make_plan
+from rxbook.plan import INPUTS, Plan
 
-__all__ = ["Batch", "Entry", "Item", "device", "items", "kernel_build", "read", "state"]
+__all__ = [
+    "Batch", "Entry", "Item", "device", "items", "kernel_build", "left", "library", "note_end", "read", "state",
+]  # fmt: skip
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,29}$"
 RESULT = "batch.json"
@@ -84,17 +85,7 @@ def _short(value: Any) -> str:
 
 def read(path: Path) -> Batch:
     """The file's content. Raises RxbookError that names each wrong line."""
-    try:
-        batch = Batch.model_validate(yaml.safe_load(path.read_text()))
-    except OSError as error:
-        raise RxbookError(f"{path}: {error.strerror}; docs/batch.md shows such a file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RxbookError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}" for item in error.errors()
-        )
-        raise RxbookError(f"{path}: {wrong}; docs/batch.md shows such a file") from None
+    batch = yaml_file.read(path, Batch, str(path), "batch.md")
     batch.name = batch.name or path.stem
     return batch
 
@@ -146,15 +137,14 @@ def _item(
     if unknown:
         raise RxbookError(f"{label}: the notebook {entry.notebook} has no parameter {', '.join(unknown)}")
     inputs = {name: given[name] for name in INPUTS if given.get(name)}
-    own = {name: value for name, value in declared.items() if name in Plan.model_fields}
     try:
-        plan = make_plan(own | {name: value for name, value in given.items() if name in Plan.model_fields})
+        plan = notebooks.plan(entry.notebook, given)
     except RxbookError as error:
         raise RxbookError(f"{label}: {error}") from None
-    measures = bool(own) and not inputs
+    measures = not inputs and any(name in Plan.model_fields for name in declared)
     text = json.dumps([
         hashlib.sha256(notebooks.find(entry.notebook).read_bytes()).hexdigest(), given, plan.fingerprint(),
-        _library(), (kernel or kernel_build(plan)) if measures else "", repeat, rounds,
+        library(), (kernel or kernel_build(plan)) if measures else "", repeat, rounds,
     ], sort_keys=True, default=str)  # fmt: skip
     key = hashlib.sha256(text.encode()).hexdigest()[:10]
     seconds = execute.estimate_s(plan) if measures else execute.START_S
@@ -179,13 +169,19 @@ def kernel_build(plan: Plan) -> str:
 
     known = {kernel.label: kernel for kernel in kernels.known()}
     return json.dumps({
-        label: hashlib.sha256(known[name].image.read_bytes()).hexdigest() if name in known else name
+        label: _digest(known[name].image) if name in known else name
         for label, name in plan.kernels.items()
     })  # fmt: skip
 
 
 @functools.cache
-def _library() -> str:
+def _digest(image: Path) -> str:
+    """One of many items has it looked at once."""
+    return hashlib.sha256(image.read_bytes()).hexdigest()
+
+
+@functools.cache
+def library() -> str:
     """A fingerprint of this library's sources."""
     root = runs.ROOT / "lib" / "rxbook"
     digest = hashlib.sha256()
@@ -200,6 +196,12 @@ def state(item: Item) -> State:
         return "done" if json.loads((item.folder / RESULT).read_text())["error"] is None else "failed"
     except (OSError, ValueError, KeyError, TypeError):
         return "started" if item.folder.exists() else "new"
+
+
+def note_end(folder: Path, error: str | None, wall_s: float | None, **more: Any) -> None:
+    """Say in a run folder, made where it is not there, how its item ended; `state` reads it."""
+    runs.make_folder(folder)
+    runs.write_json(folder / RESULT, {**more, "error": error, "wall_s": wall_s})
 
 
 def left(found: Sequence[Item], retry_failed: bool) -> list[Item]:

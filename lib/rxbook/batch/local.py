@@ -162,9 +162,7 @@ def _outcome(item: Item, status: int, log: Path) -> str | None:
         pass
     lines = log.read_text(errors="replace").strip().splitlines()
     error = f"its process ended with status {status}" + f": {lines[-1]}" * bool(lines)
-    runs.make_folder(item.folder)
-    result = {"notebook": item.notebook, "parameters": item.given, "error": error, "wall_s": None}
-    runs.write_json(item.folder / listed.RESULT, result)
+    listed.note_end(item.folder, error, None, notebook=item.notebook, parameters=item.given)
     return error
 
 

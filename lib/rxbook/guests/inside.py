@@ -17,7 +17,7 @@ import signal
 import sys
 import traceback
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,8 +82,7 @@ def measure(job: dict[str, Any], say: Callable[..., None]) -> None:
     pair = Pair(0, 0 if exact else 1, job["queue_size"], job["generator"], Forked)
     try:
         pair.connect()
-        for index, fields in enumerate(job["windows"]):
-            cell = SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
+        for index, cell in _cells(job):
             if exact:
                 counted = instructions(pair, cell, job["packets"])
             else:
@@ -95,6 +94,12 @@ def measure(job: dict[str, Any], say: Callable[..., None]) -> None:
             _record_all(pair, job, say)
     finally:
         pair.close()
+
+
+def _cells(job: dict[str, Any]) -> Iterator[tuple[int, Any]]:
+    """(place, cell) of the job's windows."""
+    for index, fields in enumerate(job["windows"]):
+        yield index, SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
 
 
 def instructions(pair: Pair, cell: Any, packets: int) -> dict[str, float | None]:
@@ -116,8 +121,7 @@ def _counted(pair: Pair, packets: int) -> dict[str, float | None]:
 
 def _count_heads(pair: Pair, job: dict[str, Any], say: Callable[..., None]) -> None:
     """Where skb heads come from, for each cell."""
-    for index, fields in enumerate(job["windows"]):
-        cell = SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
+    for index, cell in _cells(job):
         pair.prepare(cell)
         pair.receiver.call("count_heads", counting=True)
         say(index=index, heads=instructions(pair, cell, job["packets"]))
@@ -128,8 +132,7 @@ def _record_all(pair: Pair, job: dict[str, Any], say: Callable[..., None]) -> No
     """perf record of the receiving thread for each cell, then the kernel's symbols."""
     for name, value in SAMPLING.items():
         Path("/proc/sys/kernel", name).write_text(value)
-    for index, fields in enumerate(job["windows"]):
-        cell = SimpleNamespace(**fields | {"frame_spec": FrameSpec(**fields["frame_spec"])})
+    for index, cell in _cells(job):
         pid = pair.prepare(cell)
         pair.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
         pair.receiver.call("start_recording", argv=[*job["perf"], "-t", str(pid)])

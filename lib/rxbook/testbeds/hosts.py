@@ -12,10 +12,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from rxbook import RxbookError, frames
+from rxbook import RxbookError, frames, yaml_file
 from rxbook.plan import Cell
 from rxbook.testbeds import ssh
 from rxbook.testbeds.pair import Pair
@@ -63,17 +62,7 @@ class HostsFile(BaseModel):
 def read(path: str | Path) -> HostsFile:
     """The file's content; raises RxbookError that names each wrong line."""
     path = Path(path)
-    try:
-        found = HostsFile.model_validate(yaml.safe_load(path.read_text()))
-    except OSError as error:
-        raise RxbookError(f"hosts={path}: {error.strerror}; docs/two-machines.md shows such a file") from None
-    except yaml.YAMLError as error:
-        raise RxbookError(f"hosts={path} is no YAML: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}" for item in error.errors()
-        )
-        raise RxbookError(f"hosts={path}: {wrong}; docs/two-machines.md shows such a file") from None
+    found = yaml_file.read(path, HostsFile, f"hosts={path}", "two-machines.md")
     if found.ssh_config:
         found.ssh_config = str(path.parent.absolute() / found.ssh_config)
     return found
