@@ -98,37 +98,43 @@ def measure(
     if plan.generator == "xdp_trafficgen":
         programs.append(xdp_trafficgen.program())
 
-    lock = Lock(folder.path.name)
-    lock.acquire()
     jobs = []
     for boot, label in _schedule(boots, list(found), folder.seed):
         own = [cell for cell in cells if cell.variant == label]
         windows = list(_windows(boot, own, per_boot, folder.seed if kvm else None))
         jobs.append(Job(boot, label, found[label], windows))
-    for job, told in _told(jobs, plan, count, perf, programs):
-        place = folder.path / "profiles" / facts[job.label]["number"]
-        if isinstance(told, qemu.Boot):
-            _note(folder, job, told, facts[job.label])
-            folder.add_to_host({"guests": about})
-        elif "kallsyms" in told:
-            (place / "kallsyms").write_bytes(unpacked(told["kallsyms"]))
-        elif "heads" in told:
-            cell = job.windows[told["index"]][2]
-            heads.append(folder.path / "heads.csv", [heads.row(job.boot + 1, cell, told["heads"])])
-        elif "data" in told:
-            cell = job.windows[told["index"]][2]
-            place.mkdir(parents=True, exist_ok=True)  # each kernel has one, as its symbols are its own
-            record.keep(
-                place / f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}", cell, perf, told["counted"], told
-            )
-        else:
-            block, order, cell = job.windows[told["index"]]
-            counted = told["counted"]
-            row = window_row(cell, counted, plan) if kvm else instruction_row(cell, counted)
-            folder.append({"block": block, "order": order, "boot": job.boot, **row})
-            done += 1
-            report(done, total, cell)
-    lock.release()
+    lock = Lock(folder.path.name)
+    lock.acquire()
+    try:
+        for job, told in _told(jobs, plan, count, perf, programs):
+            place = folder.path / "profiles" / facts[job.label]["number"]
+            if isinstance(told, qemu.Boot):
+                _note(folder, job, told, facts[job.label])
+                folder.add_to_host({"guests": about})
+            elif "kallsyms" in told:
+                (place / "kallsyms").write_bytes(unpacked(told["kallsyms"]))
+            elif "heads" in told:
+                cell = job.windows[told["index"]][2]
+                heads.append(folder.path / "heads.csv", [heads.row(job.boot + 1, cell, told["heads"])])
+            elif "data" in told:
+                cell = job.windows[told["index"]][2]
+                place.mkdir(parents=True, exist_ok=True)  # each kernel has one, as its symbols are its own
+                record.keep(
+                    place / f"cell-{cells.index(cell) + 1:02}-{job.boot + 1}",
+                    cell,
+                    perf,
+                    told["counted"],
+                    told,
+                )
+            else:
+                block, order, cell = job.windows[told["index"]]
+                counted = told["counted"]
+                row = window_row(cell, counted, plan) if kvm else instruction_row(cell, counted)
+                folder.append({"block": block, "order": order, "boot": job.boot, **row})
+                done += 1
+                report(done, total, cell)
+    finally:
+        lock.release()
     if not done and total:
         raise RxbookError("no guest measured anything: " + "; ".join(
             f"{label}: {fact['trouble'][0]}" for label, fact in facts.items()))  # fmt: skip
