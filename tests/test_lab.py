@@ -44,6 +44,9 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
+RAN = r"""error => document.querySelector(error)
+|| /\[\d+\]/.test([...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].at(-1).textContent)"""
+CHANGES = "([name, before]) => document.querySelector(`img[alt=${name}]`).src != before"
 WIDTHS = (
     "all => all.map(each => [each.querySelector('text')?.textContent, each.getBoundingClientRect().width])"
 )
