@@ -236,10 +236,11 @@ def look_at_pair(lab: Lab, seen: dict[str, object]) -> None:
     heading = pair.locator("thead th", has_text="function").first
     orders = []
     for order in ("ascending", "descending"):
-        heading.click()
+        heading.locator(".dt-column-order").click()
         pair.locator(f"thead th[aria-sort={order}]", has_text="function").first.wait_for()
         orders.append(pair.locator("tbody tr td:first-child").all_inner_texts())
     seen["orders"] = orders
+    seen["copies"] = pair.locator(".dt-button").all_inner_texts()
     seen["columns"] = pair.locator("thead th").all_inner_texts()
     slices = pair.locator(".icicle .slice")
     slices.first.wait_for()
@@ -303,6 +304,7 @@ def test_functions_are_sorted_and_the_flame_graph_zooms(story):
 def test_the_two_cells_are_still_two_after_a_filter(story):
     named = " ".join(story["columns"])
     assert "GRO off, %" in named and "GRO on, %" in named
+    assert story["copies"] == ["Copy", "CSV"]
 
 
 def test_the_lab_reports_no_error_and_asks_nothing_from_outside(story):
