@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rxbook import runs
+from rxbook import notebooks, runs
 from rxbook.plan import INPUTS, Plan
 
 ROOT = runs.ROOT
@@ -156,7 +156,7 @@ def test_what_the_readme_names_is_there(readme):
     for link in re.findall(r"\]\(([^)#]+)\)", readme):
         assert re.match(r"https?:", link) or (ROOT / link).exists(), link
     for name in re.findall(r"`(\w+)=[^`]*`", readme) + re.findall(r"--set (\w+)=", readme):
-        assert name in (*Plan.model_fields, *INPUTS), name
+        assert name in (*Plan.model_fields, *INPUTS, *notebooks.declared("explore")), name
     assert not re.search(r"^(TABLE|BENCH|WINDOWS)$", readme, re.MULTILINE)
 
 

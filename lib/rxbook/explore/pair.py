@@ -103,7 +103,7 @@ class Pair:
             self._look()
             if self._cells:
                 chooser.offer({side: list(self._cells) for side in SIDES}, self._choice)
-                rows.update(self.sortable())
+                rows.update(self.sortable(), **TABLE)
                 text()
                 draw()
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -37,10 +38,11 @@ def _colours(frame: pd.DataFrame) -> list[str]:
     if "change" in frame:
         largest = frame.loc[frame["differs"], "change"].abs().max()
         scale = LinearSegmentedColormap.from_list("change", [LESS, "#FFFFFF", MORE])
-        place = Normalize(-largest, largest) if largest > 0 else Normalize(-1, 1)
+        # by the root, as what the whole has lost would leave the colours of its parts pale
+        parts = np.sign(frame["change"]) * np.sqrt(frame["change"].abs() / largest)
         return [
-            to_hex(scale(place(change))) if shown else GREY
-            for change, shown in zip(frame["change"], frame["differs"], strict=True)
+            to_hex(scale(0.5 + part / 2)) if shown else GREY
+            for part, shown in zip(parts, frame["differs"], strict=True)
         ]
     families = [(FAMILY_COLOURS[name], matcher(patterns)) for name, patterns in FAMILIES.items()]
     return [next((colour for colour, matches in families if matches(name)), OTHER) for name in frame["name"]]

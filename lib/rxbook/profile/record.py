@@ -124,7 +124,7 @@ def recorded(folder: Path) -> dict[Cell, list[Recording]]:
 def scrub(folder: Path, target: Path) -> None:
     """Copy a run's recordings as tables of the receiving thread's functions: without other tasks, paths, commands.
 
-    Of a recording with call chains its stacks are kept too, as export.folded() writes them.
+    Of a recording with call chains its stacks are kept too, see `flames.save`.
     """
     from rxbook.profile import flames
 
@@ -138,7 +138,4 @@ def scrub(folder: Path, target: Path) -> None:
             mine, _, _ = only_task(profile.load(recording.data, children=chains), recording.task)
             saved.save(mine, target / about.with_suffix(".csv").name)
             if chains:
-                lines = [
-                    ";".join(stack) + f" {samples}\n" for stack, samples in flames.stacks(recording).items()
-                ]
-                (target / about.with_suffix(".folded").name).write_text("".join(lines))
+                flames.save(recording, target / about.with_suffix(".folded.gz").name)
