@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`make bench`: the speed figures that the project set itself, measured here and now, as root.
 
-Usage: run.py [generator|start|noise|windows|history|changes|fuzz|perf_reader ...]; without a name the first three,
+Usage: run.py [generator|start|noise|windows|history|changes|fuzz|perf_reader|night ...]; without a name the first three,
 about 12 minutes.
 """
 
@@ -12,6 +12,7 @@ import sys
 import fuzz
 import generator
 import history
+import night
 import noise
 import perf_reader
 import start
@@ -25,6 +26,7 @@ ALL = {
     "changes": history.simulate_changes,
     "fuzz": lambda: fuzz.main([]),
     "perf_reader": lambda: perf_reader.main([]),
+    "night": lambda: night.main([]),
 }
 USUAL = ["generator", "start", "noise"]
 
