@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`make bench`: the speed figures that the project set itself, measured here and now, as root.
 
-Usage: run.py [generator|start|noise|windows|history|changes|fuzz|perf_reader|night ...]; without a name the first three,
-about 12 minutes.
+Usage: run.py [generator|start|noise|windows|history|changes|fuzz|perf_reader|night ...]; without a name
+the first three, about 12 minutes.
 """
 
 from __future__ import annotations
