@@ -10,6 +10,7 @@ import pytest
 from matplotlib import pyplot
 
 from rxbook.figures import gro_bars, window_strip
+from rxbook.statistics import cells_of, counted
 from synthetic import cells, flag, simulate
 
 BOTH = pytest.mark.parametrize("draw", [gro_bars, window_strip])
@@ -117,6 +118,16 @@ def test_flagged_windows_are_marked_and_counted(sweep):
     ).value_counts()
     assert (markers["."], markers["x"], markers["+"]) == (len(sweep) - 3, 2, 1)
     assert "2 pressure" in drawn(figure) and "2 short" in drawn(figure)
+
+
+@BOTH
+def test_the_caption_has_machine_and_n(sweep, draw):
+    spoilt = flag(sweep, [3, 40], "pressure")
+    said = drawn(draw(spoilt, machine="2-CPU VM, Linux 6.18.44"))
+    counts = [len(counted(windows)) for windows in cells_of(spoilt)]
+    seconds = sweep["window_s"].median()
+    assert f"2-CPU VM, Linux 6.18.44; n = {min(counts)} to {max(counts)} windows of {seconds:g} s" in said
+    assert f"n = {max(counts)} windows" in drawn(draw(sweep[sweep["frame_size"] == 1500]))
 
 
 def test_runs_put_together_begin_at_zero_each(limited):

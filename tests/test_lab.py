@@ -65,7 +65,7 @@ def write_home(home: Path) -> dict[str, str]:
     """A lab's settings, and a kernel of this interpreter by the notebooks' name; returns its environment."""
     for name, setting in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(setting))
     kernel = home / "data" / "kernels" / "rxbook" / "kernel.json"
     kernel.parent.mkdir(parents=True)

@@ -141,31 +141,45 @@ def test_ci_runs_what_the_readme_says():
 # --- what is written about it
 
 
-@pytest.fixture(scope="module")
-def readme():
-    return (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
-def test_the_readme_leads_with_the_two_commands(readme):
+def test_the_readme_leads_with_the_two_commands():
+    readme = (ROOT / "README.md").read_text()
     assert readme.index("make run") < readme.index("make test") < readme.index("## ")
 
 
-def test_what_the_readme_names_is_there(readme):
-    for target in set(re.findall(r"(?:`| {4})make (\w+)", readme)):
-        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
-    for link in re.findall(r"\]\(([^)#]+)\)", readme):
-        assert re.match(r"https?:", link) or (ROOT / link).exists(), link
-    for name in re.findall(r"`(\w+)=[^`]*`", readme) + re.findall(r"--set (\w+)=", readme):
-        assert name in (*Plan.model_fields, *INPUTS, *notebooks.declared("explore")), name
-    assert not re.search(r"^(TABLE|BENCH|WINDOWS)$", readme, re.MULTILINE)
+def test_the_readme_leads_to_each_page():
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in readme] == []
 
 
-def test_every_command_of_the_readme_is_one(readme):
+@EACH_PAGE
+def test_what_a_page_names_is_there(page):
+    text = page.read_text()
+    for target in set(re.findall(r"(?:`| {4}|sudo )make (\w+)", text)):
+        of_kernel = target in ("bzImage", "tinyconfig", "olddefconfig")
+        assert of_kernel or re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert re.match(r"https?:", link) or (page.parent / link).exists(), link
+    for script in re.findall(r"`(benchmarks/\w+\.py|lib/\S+\.py)", text):
+        assert (ROOT / script).exists() or page.stem == "extending", script
+
+
+@EACH_PAGE
+def test_every_parameter_and_command_of_a_page_is_one(page):
     from rxbook.cli import app
 
+    text = page.read_text()
+    known = {*Plan.model_fields, *INPUTS, *notebooks.declared("explore")}
+    said = set(re.findall(r"--set \"?(\w+)=", text))
+    if page.name == "README.md":  # pages quote other settings, too
+        said |= set(re.findall(r"`(\w+)=[^`]*`", text))
+    assert said - known == set()
     commands = {command.name or command.callback.__name__ for command in app.registered_commands}
     commands |= {group.name for group in app.registered_groups}
-    assert set(re.findall(r"(?:`|bin/)rxbook (\w+)", readme)) <= commands
+    assert set(re.findall(r"(?:`|bin/|^ {4})rxbook (\w+)", text, re.MULTILINE)) <= commands
 
 
 def test_git_ignores_what_is_measured():

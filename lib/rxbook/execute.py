@@ -157,9 +157,8 @@ def _announce(path: Path, plan: Plan) -> None:
             print(doctor.instead(reasons), file=sys.stderr)
             return
         generators.require(plan.generator)
-        lock = Lock(
-            path.name
-        )  # tried here, as starting the notebook costs CPU time that the other run would see
+        # tried here, as starting the notebook costs CPU time that the other run would see
+        lock = Lock(path.name)
         lock.acquire()
         lock.release()
     release = facts.kernel_release()

@@ -2,7 +2,7 @@
 """Pictures of samples: each function returns a matplotlib Figure 800 pixels wide, outside of pyplot's state.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart. All take `source` as the
-tables do: anything but "measured" is framed at the top of the picture.
+tables do: anything but "measured" is framed at the top of the picture. machine: named below it, as kernel and n are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from PIL import Image
 
-from rxbook import words
+from rxbook import instructions, words
 from rxbook.instructions import interval_of
 from rxbook.plan import Cell
 from rxbook.statistics import EXCLUDING_FLAGS, Interval, has_flag, number_runs
@@ -59,9 +59,24 @@ def png(figure: Figure) -> bytes:
     return small.getvalue()
 
 
-def _figure(height_in: float, samples: pd.DataFrame, source: str, about: str = "") -> Figure:
-    """An empty figure that says what all cells share, and whence the samples come; about: machine, kernel, n."""
-    return titled(height_in, words.marked(words.dated(source, samples)), _common(samples), about)
+def _figure(
+    height_in: float, samples: pd.DataFrame, source: str, machine: str, value: str = "mpps"
+) -> Figure:
+    """An empty figure that says what all cells share, how many windows a figure has, and whence the samples come."""
+    said = "; ".join(filter(None, (machine, _sizes(samples, value))))
+    return titled(height_in, words.marked(words.dated(source, samples)), _common(samples), said)
+
+
+def _sizes(samples: pd.DataFrame, value: str) -> str:
+    """Of how many windows, or boots, the figure of each cell is."""
+    cells = samples.groupby([*(["run"] if "run" in samples else []), *Cell.model_fields], dropna=False)
+    counts = {interval_of(windows, value).n for _, windows in cells}
+    if not counts:
+        return ""
+    each = f"n = {min(counts)}" + (f" to {max(counts)}" if len(counts) > 1 else "")
+    if value == instructions.VALUE:
+        return f"{each} boots for each figure"
+    return f"{each} windows of {samples['window_s'].median():.2g} s for each figure"
 
 
 def titled(height_in: float, source: str, *said: str) -> Figure:
@@ -85,14 +100,14 @@ def _common(samples: pd.DataFrame) -> str:
     return f"{first['variant']}: {said}" if samples["variant"].nunique() == 1 else said
 
 
-def gro_bars(samples: pd.DataFrame, *, source: str = "measured", about: str = "") -> Figure:
+def gro_bars(samples: pd.DataFrame, *, source: str = "measured", machine: str = "") -> Figure:
     """Mpps with GRO off and on, one pair of bars for each traffic and variant, with 95 % intervals."""
     groups = [
         (_group_label(samples, windows, name), gro_effect(windows[windows["variant"] == name]))
         for _, windows in words.shapes(samples)
         for name in words.variant_order(windows)
     ]
-    figure = _figure(1.2 + 0.5 * max(1, len(groups)), samples, source, about)
+    figure = _figure(1.2 + 0.5 * max(1, len(groups)), samples, source, machine)
     axes = figure.add_subplot()
     for position, (_, effect) in enumerate(groups):
         _bar(axes, position - BAR / 2, effect.off, effect.off_segs, GRO_COLOURS["off"])
@@ -133,7 +148,7 @@ def _bar(axes: Axes, position: float, found: Interval | None, segs: float, colou
     axes.annotate(label, (end, position), (5, 0), textcoords="offset points", va="center", fontsize=8)
 
 
-def window_strip(samples: pd.DataFrame, *, source: str = "measured", about: str = "") -> Figure:
+def window_strip(samples: pd.DataFrame, *, source: str = "measured", machine: str = "") -> Figure:
     """Mpps of every window over time, so that drift, slow windows and flags are seen.
 
     One panel for each traffic, one colour for each variant and GRO setting; flagged windows by their mark.
@@ -142,7 +157,7 @@ def window_strip(samples: pd.DataFrame, *, source: str = "measured", about: str 
     panels = list(words.shapes(samples))
     columns = 1 if len(panels) <= 3 else 2
     rows = max(1, math.ceil(len(panels) / columns))
-    figure = _figure(1.0 + (2.2 if columns == 1 else 1.5) * rows, samples, source, about)
+    figure = _figure(1.0 + (2.2 if columns == 1 else 1.5) * rows, samples, source, machine)
     grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten()
     colours = _cell_colours(samples)
     for axes, (shape, windows) in zip(grid, panels, strict=False):
@@ -225,14 +240,16 @@ def _strip_legend(samples: pd.DataFrame, colours: dict[tuple[str, str], str]) ->
     return handles
 
 
-def by_axis(samples: pd.DataFrame, x: str, value: str, unit: str, *, source: str = "measured") -> Figure:
+def by_axis(
+    samples: pd.DataFrame, x: str, value: str, unit: str, *, source: str = "measured", machine: str = ""
+) -> Figure:
     """One value of every cell with its 95 % interval, along one column of a cell; one line for all else that varies.
 
     value: a column of samples; unit: how its axis is named. Hollow: a lower bound, limited by the sender.
     """
     places = words.variant_order(samples) if x == "variant" else sorted(samples[x].unique())
     others = [name for name in Cell.model_fields if name != x and samples[name].nunique() > 1]
-    figure = _figure(4.2, samples, source)
+    figure = _figure(4.2, samples, source, machine, value)
     axes = figure.add_subplot()
     groups = list(samples.groupby(others, sort=False)) if others else [((), samples)]
     for number, (_, windows) in enumerate(groups):

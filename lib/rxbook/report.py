@@ -145,14 +145,8 @@ def figure_of(run: Run, name: str) -> Figure | None:
     """One of FIGURES, of a run; None where it has no rates."""
     if run.exact:
         return None
-    counts = [
-        len(statistics.counted(windows, "mpps"))
-        for _, windows in run.samples.groupby(list(Cell.model_fields), dropna=False)
-    ]
-    each = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
-    where = "" if run.recorded else f"{provenance.machine_label(run.host)}; "  # whose source says it
-    said = f"{where}n = {each} windows of {run.plan.window_s:g} s for each figure"
-    return FIGURES[name](run.samples, source=run.source, about=said)
+    where = "" if run.recorded else provenance.machine_label(run.host)  # a recording's source says it
+    return FIGURES[name](run.samples, source=run.source, machine=where)
 
 
 def save(run: Run) -> None:

@@ -84,6 +84,7 @@ class Pair:
         display(rows)
         text = self._view.tabled("functions", lambda: self.table(top=20), shown=False)
         flame = go.FigureWidget(layout=LAYOUT)
+        flame._config = {"responsive": True}  # as wide as the page; it has no public name
         display(flame)
 
         def draw() -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from rxbook import RxbookError, comparison, figures, render, report, runs
+from rxbook import RxbookError, comparison, figures, provenance, render, report, runs
 from rxbook.explore import data
 from rxbook.explore.pair import Pair
 from rxbook.function_cycles import as_list
@@ -27,6 +27,9 @@ from rxbook.workbook import PLACE, injected
 __all__ = ["PARAMETERS", "View", "start"]
 
 PARAMETERS = ("runs", "show", "widgets", *PLACE)
+
+ALONG = ("frame_size", "flows", "burst", "udp_csum", "gro", "variant", "receiver", "encap", "protocol")
+"""Columns along which values are drawn, numbers first."""
 
 NOTHING = "no window has these values: press a filter again"
 
@@ -58,9 +61,8 @@ def start(variables: Mapping[str, Any]) -> View:
         print(f"[{number}] {run.path.name}: {len(run.samples)} windows, {run.source}")
     live = given["widgets"]
     if live is None:
-        live = (
-            "JPY_SESSION_NAME" in os.environ
-        )  # a server sets it for a notebook that is open; papermill does not
+        # a server sets it for a notebook that is open; papermill does not
+        live = "JPY_SESSION_NAME" in os.environ
     target = folder / given["run_name"] if given["run_name"] else None
     return View(
         found, data.as_show(given["show"] or {}), str(live).lower() in ("true", "1", "yes"), folder, target
@@ -86,6 +88,8 @@ class View:
         self.windows = data.windows(found)
         self.shown = data.select(self.windows, show)
         self.source = found[0].source if len(found) == 1 else comparison.source(found)
+        measured = [provenance.machine_label(run.host) for run in found if not run.recorded]
+        self._machine = "; ".join(dict.fromkeys(measured))  # a recording's source says it
         self._target, self._saved = target, folder / "explored"
         self._sections: list[Callable[[], None]] = []
 
@@ -173,7 +177,9 @@ class View:
         self.drawn(name, lambda: self._rates(name))
 
     def _rates(self, name: str) -> Figure | None:
-        return None if self.runs[0].exact else PICTURES[name](self.shown, source=self.source)
+        if self.runs[0].exact:
+            return None
+        return PICTURES[name](self.shown, source=self.source, machine=self._machine)
 
     def drawn(self, name: str, draw: Callable[[], Figure | None]) -> Callable[[], None]:
         """Show a picture that can be saved; returns what shows it again. None: these runs have no such picture."""
@@ -233,7 +239,8 @@ class View:
 
         def draw() -> Figure:
             unit = data.VALUES[choice["value"]]
-            return figures.by_axis(self.shown, choice["x"], choice["value"], unit, source=self.source)
+            shown = {"source": self.source, "machine": self._machine}
+            return figures.by_axis(self.shown, choice["x"], choice["value"], unit, **shown)
 
         if not self.live:
             self.drawn("by_axis", draw)
@@ -245,19 +252,8 @@ class View:
         chooser.then(self.drawn("by_axis", draw))
 
     def _columns(self) -> list[str]:
-        """Columns along which there is something to see, numbers first."""
-        names = [
-            "frame_size",
-            "flows",
-            "burst",
-            "udp_csum",
-            "gro",
-            "variant",
-            "receiver",
-            "encap",
-            "protocol",
-        ]
-        varying = [name for name in names if self.windows[name].nunique() > 1]
+        """Columns along which there is something to see."""
+        varying = [name for name in ALONG if self.windows[name].nunique() > 1]
         return varying or ["frame_size"]
 
     def pair(self) -> None:

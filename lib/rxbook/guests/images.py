@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import lz4.block
 import zstandard
 
 from rxbook import RxbookError
@@ -19,6 +20,7 @@ __all__ = ["btf", "release"]
 
 # Documentation/arch/x86/boot.rst, offsets of the setup header
 SECTOR, SETUP_SECTORS, MAGIC, KERNEL_VERSION, PAYLOAD = 512, 0x1F1, 0x202, 0x20E, 0x248
+LZ4_BLOCK = 8 << 20  # what one holds at most
 
 
 def _zstd(payload: bytes) -> bytes:
@@ -37,12 +39,25 @@ def _bzip2(payload: bytes) -> bytes:
     return bz2.BZ2Decompressor().decompress(payload)
 
 
+def _lz4(payload: bytes) -> bytes:
+    """The legacy format: the magic, then blocks, each behind its length."""
+    opened, at = b"", 4
+    while at + 4 <= len(payload):
+        (length,) = struct.unpack_from("<I", payload, at)
+        if length > len(payload) - at - 4:
+            break  # what stands behind the last block
+        opened += lz4.block.decompress(payload[at + 4 : at + 4 + length], LZ4_BLOCK)
+        at += 4 + length
+    return opened
+
+
 FORMATS: dict[bytes, Callable[[bytes], bytes]] = {
     b"\x28\xb5\x2f\xfd": _zstd,
     b"\x1f\x8b": _gzip,
     b"\xfd7zXZ": _xz,
     b"\x5d\x00\x00": _xz,
     b"BZh": _bzip2,
+    b"\x02\x21\x4c\x18": _lz4,
     b"\x7fELF": bytes,
 }
 """How an image's payload begins, and how it is opened; its size follows it, which each of these leaves alone."""

@@ -28,13 +28,14 @@ from rxbook.kernel import facts
 from rxbook.testbeds import roles
 from rxbook.testbeds.pair import Pair
 
-__all__ = ["FRAMES_PER_CALL", "LEAD_CALLS"]
+__all__ = ["AT_ONCE", "LEAD"]
 
-FRAMES_PER_CALL = 1024
-"""Sender and receiver share one CPU, and the cpumap queue holds 2048: the sender lets the receiver run in between."""
+AT_ONCE = {"cpumap": 1024, "stack": 128}
+"""Frames by receiver. Sender and receiver share one CPU, so the sender lets the receiver run before its queue is full:
+cpumap's holds 2048 frames, the one of a veth device 256 (VETH_RING_SIZE)."""
 
-LEAD_CALLS = 8
-"""Sent before counting: pages, caches of skbs and the code itself come into their steady state."""
+LEAD = 8192
+"""Frames before counting: pages, caches of skbs and the code itself come into their steady state."""
 
 SAMPLING = {"perf_event_max_sample_rate": "1000000", "perf_cpu_time_max_percent": "0"}  # in this order
 """Otherwise perf samples less often where a sample takes long, and these cost more instructions than they seem."""
@@ -108,13 +109,18 @@ def instructions(pair: Pair, cell: Any, packets: int) -> dict[str, float | None]
     The clock of such a guest is the number of instructions run so far (QEMU's -icount shift=0).
     """
     pair.prepare(cell)
-    pair.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
-    return _counted(pair, packets)
+    _send(pair, cell, LEAD)
+    return _counted(pair, cell, packets)
 
 
-def _counted(pair: Pair, packets: int) -> dict[str, float | None]:
+def _send(pair: Pair, cell: Any, packets: int) -> None:
+    each = AT_ONCE[cell.receiver]
+    pair.sender.call("send_in_calls", calls=-(-packets // each), each=each)
+
+
+def _counted(pair: Pair, cell: Any, packets: int) -> dict[str, float | None]:
     before = pair.receiver.call("counters")
-    pair.sender.call("send_in_calls", calls=-(-packets // FRAMES_PER_CALL), each=FRAMES_PER_CALL)
+    _send(pair, cell, packets)
     after = pair.receiver.call("counters")
     return {name: None if after[name] is None else after[name] - before[name] for name in after}
 
@@ -134,9 +140,9 @@ def _record_all(pair: Pair, job: dict[str, Any], say: Callable[..., None]) -> No
         Path("/proc/sys/kernel", name).write_text(value)
     for index, cell in _cells(job):
         pid = pair.prepare(cell)
-        pair.sender.call("send_in_calls", calls=LEAD_CALLS, each=FRAMES_PER_CALL)
+        _send(pair, cell, LEAD)
         pair.receiver.call("start_recording", argv=[*job["perf"], "-t", str(pid)])
-        counted = _counted(pair, job["packets"])
+        counted = _counted(pair, cell, job["packets"])
         say(index=index, counted=counted, **pair.receiver.call("stop_recording", STOP_S))
     say(kallsyms=pair.receiver.call("kallsyms", STOP_S))
 

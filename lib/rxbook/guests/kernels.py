@@ -208,7 +208,7 @@ def listing() -> str:
     """All kernels, the running one first."""
     running = Kernel(RUNNING, facts.kernel_release(), "this machine", facts.btf_facts(), "")
     head = f"{'label':<16} {'release':<28} {'GRO':<4} {'bulk':<4} from"
-    foot = "GRO: cpumap runs GRO; bulk: skbs from the NAPI cache in bulk. By BTF; ?: it has none."
+    foot = "GRO: cpumap runs GRO; bulk: it has napi_skb_cache_get_bulk(). By BTF; ?: it has none."
     return "\n".join(
         [head, line(running), *(line(kernel) for kernel in known() if kernel.label != RUNNING), foot]
     )
