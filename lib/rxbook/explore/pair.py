@@ -84,8 +84,9 @@ class Pair:
         display(rows)
         text = self._view.tabled("functions", lambda: self.table(top=20), shown=False)
         flame = go.FigureWidget(layout=LAYOUT)
-        flame._config = {"responsive": True}  # as wide as the page; it has no public name
-        display(flame)
+        page = widgets.Width()
+        page.observe(lambda change: flame.update_layout(width=change["new"]), "pixels")
+        display(flame, page)
 
         def draw() -> None:
             if not self._cells:
@@ -165,7 +166,10 @@ class Pair:
             if side["children_percent"].notna().any():
                 columns[f"{name}, % with callees"] = side["children_percent"]
         found = pd.DataFrame(columns).round(2).reset_index()
-        return found[[name for name in found if name != "dso"] + ["dso"]]
+        last = (
+            ["dso"] if found["dso"].nunique() > 1 else []
+        )  # else it is the kernel, and takes the room of a figure
+        return found[[name for name in found if name != "dso"] + last]
 
     def nodes(self, width: str) -> pd.DataFrame:
         """The nodes of a flame graph of WIDTHS."""
@@ -220,5 +224,4 @@ LAYOUT = {
     "margin": {"l": 4, "r": 4, "t": 60, "b": 30},
     "font": {"color": "#808080", "size": 12},
     "title": {"font": {"size": 13}, "yref": "container", "y": 0.98, "yanchor": "top"},
-    "autosize": True,
 }

@@ -11,7 +11,7 @@ import ipywidgets
 import pandas as pd
 import traitlets
 
-__all__ = ["Chooser", "CopyButton", "choosers", "filters", "saving"]
+__all__ = ["Chooser", "CopyButton", "Width", "choosers", "filters", "saving"]
 
 MARKS = {True: "check", False: ""}
 """The icon of a button that is pressed, of one that is not."""
@@ -39,6 +39,24 @@ class CopyButton(anywidget.AnyWidget):
         setTimeout(() => { button.textContent = "copy as text"; }, 2000);
       };
       el.appendChild(button);
+    }
+    export default { render };
+    """
+
+
+class Width(anywidget.AnyWidget):
+    """Shows nothing; `pixels` is how wide the page is there. plotly asks before it is on the page, and takes 700."""
+
+    pixels = traitlets.Int(0).tag(sync=True)
+    _esm = """
+    function render({ model, el }) {
+      const observer = new ResizeObserver(() => {
+        if (!el.clientWidth || el.clientWidth === model.get("pixels")) return;
+        model.set("pixels", el.clientWidth);
+        model.save_changes();
+      });
+      observer.observe(el);
+      return () => observer.disconnect();
     }
     export default { render };
     """
