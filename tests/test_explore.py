@@ -73,6 +73,16 @@ def test_a_misspelt_parameter_is_refused(folder):
         view.start({"runs_dir": str(folder), "In": cells})
 
 
+@pytest.mark.parametrize(("asked", "live"), [("yes", True), ("false", False), (None, False)])
+def test_widgets_are_there_where_they_are_asked_for(folder, asked, live):
+    assert view.start({"runs_dir": str(folder), "widgets": asked}).live is live
+
+
+def test_widgets_are_yes_or_no(folder):
+    with pytest.raises(RxbookError, match="widgets=maybe: say true or false"):
+        view.start({"runs_dir": str(folder), "widgets": "maybe"})
+
+
 # --- the data
 
 

@@ -14,12 +14,13 @@ from typing import Any
 import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
+from pydantic import TypeAdapter, ValidationError
 
 from rxbook import RxbookError, comparison, figures, provenance, render, report, runs
 from rxbook.explore import data
 from rxbook.explore.pair import Pair
 from rxbook.function_cycles import as_list
-from rxbook.plan import Cell
+from rxbook.plan import Cell, YesNo
 from rxbook.runs import Run
 from rxbook.tables import Table
 from rxbook.workbook import PLACE, injected
@@ -59,14 +60,18 @@ def start(variables: Mapping[str, Any]) -> View:
     found = data.opened(as_list(given["runs"] or []), folder)
     for number, run in enumerate(found, 1):
         print(f"[{number}] {run.path.name}: {len(run.samples)} windows, {run.source}")
-    live = given["widgets"]
-    if live is None:
-        # a server sets it for a notebook that is open; papermill does not
-        live = "JPY_SESSION_NAME" in os.environ
     target = folder / given["run_name"] if given["run_name"] else None
-    return View(
-        found, data.as_show(given["show"] or {}), str(live).lower() in ("true", "1", "yes"), folder, target
-    )
+    return View(found, data.as_show(given["show"] or {}), _live(given["widgets"]), folder, target)
+
+
+def _live(asked: Any) -> bool:
+    if asked in (None, ""):
+        # a server sets it for a notebook that is open; papermill does not
+        return "JPY_SESSION_NAME" in os.environ
+    try:
+        return TypeAdapter(YesNo).validate_python(asked)
+    except ValidationError:
+        raise RxbookError(f"widgets={asked}: say true or false, or leave it out") from None
 
 
 class View:
