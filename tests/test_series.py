@@ -239,6 +239,18 @@ def test_two_series_of_one_repository_do_not_meet(tree, tmp_path):
         tree.build("a=main")
 
 
+def test_a_point_that_was_built_is_nearer_than_one_that_failed(tree, capsys):
+    tree.build("a=main~2")
+    tree.commit("broken", aaa="exit 1", one="echo 1")  # nearer to what follows, but its first file fails
+    with pytest.raises(RxbookError, match="fails"):
+        tree.build("a=main~3", "b=main")
+    tree.commit("mended", aaa="echo a")
+    capsys.readouterr()
+    built = tree.build("a=main~4", "c=main")
+    assert made_of(built[1]) == "a 1 three TWO"
+    assert compiled(capsys) == [3]  # aaa, one, two: all of "three" is taken over
+
+
 def test_it_can_be_called_by_git_and_by_make(tree, monkeypatch, tmp_path):
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("MAKEFLAGS", "n")  # a dry run

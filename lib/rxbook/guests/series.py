@@ -171,7 +171,9 @@ def _begin(start: Path | None, folder: Path) -> None:
 
 
 def _nearest(tree: Path, place: Path, point: Point, key: str) -> Path | None:
-    """The build folder to start from: the point's own, else that which differs in the fewest files."""
+    """The build folder to start from: the point's own, else of those that were built, or of the others where none was,
+    that which differs in the fewest files.
+    """
     folders = {path.name.removeprefix("point-"): path for path in place.glob("point-*") if path.is_dir()}
     if key in folders:
         return folders[key]
@@ -181,7 +183,7 @@ def _nearest(tree: Path, place: Path, point: Point, key: str) -> Path | None:
         if other.partition("-")[2] == configured:
             with contextlib.suppress(RxbookError):  # of a commit that is gone
                 changed = _git(tree, "diff", "--name-only", other.partition("-")[0], point.commit, "--")
-                distances[path] = changed.count("\n")
+                distances[path] = (not (path / BUILT).exists(), changed.count("\n"))
     return min(distances, key=distances.__getitem__, default=None)
 
 
