@@ -3,6 +3,8 @@
 
 import io
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from live import no_other_run
 from perf_files import Recording
 from rxbook import cli, doctor, execute, runs
 from rxbook.plan import Plan, allowed
+from rxbook.profile import record
 
 COMMANDS = [
     "batch", "claims", "clean", "compare", "doctor", "mail", "parameters", "perf", "run", "runs", "scrub", "series",
@@ -284,6 +287,16 @@ def test_runs_are_compared_in_every_form(rxbook, place, form, said):
     assert ("WARNING" in err) is (form == "csv") and (form == "csv") is not ("WARNING" in out)
 
 
+def test_functions_of_two_runs_are_compared(rxbook, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(runs.SAMPLES / "bulk_cache", tmp_path / name)
+    status, out, _ = rxbook("compare", "one", "two", "--functions", "--runs-dir", str(tmp_path))
+    profiled = len(record.recorded(tmp_path / "one" / "profiles"))
+    assert status == 0 and out.count("functions by share of time") == profiled > 1
+    assert max(map(len, out.splitlines())) <= 72
+    assert re.search(r"\nnapi_skb_cache_get_bulk\s+(\d\S+) +\1 +~ ", out)
+
+
 @pytest.mark.parametrize("limit", [["--fail-below", "-3%"], ["--fail-below=-3%"]])
 def test_a_script_is_told_that_short_runs_cannot_tell(rxbook, place, limit):
     status, out, err = rxbook("compare", "one", "two", *place, *limit)
@@ -299,6 +312,8 @@ def test_a_script_is_told_that_short_runs_cannot_tell(rxbook, place, limit):
         (["one", "two", "--format", "pdf"], "--format pdf: say one of text"),
         (["one", "two", "--fail-below", "3%"], "say -3% for a loss"),
         (["one", "two", "--fail-below", "-3%", "--value", "ns_per_packet"], "is a limit for rates"),
+        (["one", "two", "--functions"], "has no profiles: measure with profile=true"),
+        (["one", "two", "three", "--functions"], "--functions is for two runs, not 3"),
     ],
 )
 def test_a_wrong_comparison_is_refused(rxbook, place, words, said):

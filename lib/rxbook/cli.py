@@ -230,6 +230,10 @@ def compare(
     fail_below: Annotated[
         str | None, typer.Option(metavar="-3%", help="limit for the exit status, in percent of the first run")
     ] = None,
+    functions: Annotated[
+        bool,
+        typer.Option("--functions", help="of two runs: then what changed in each profiled cell's functions"),
+    ] = False,
     runs_dir: RunsDir = None,
 ) -> None:
     """Compare runs with the first, cell by cell, with intervals, and say what else differed.
@@ -240,17 +244,22 @@ def compare(
     else 4 where one holds the limit, or runs are too short to tell;
     0 where all lie at the limit or above. stderr has the reasons.
     """
-    from rxbook import comparison, render, runs, words
+    from rxbook import comparison, function_cycles, render, runs, words
 
     rendered = render.in_form(form)
+    if functions and len(names) != 2:
+        raise RxbookError(f"--functions is for two runs, not {len(names)}")
     if value not in words.UNITS:
         raise RxbookError(f"--value {value}: say mpps or ns_per_packet")
     if fail_below is not None and value != "mpps":
         raise RxbookError("--fail-below is a limit for rates: leave --value out")
     limit = None if fail_below is None else comparison.percent(fail_below)
-    loaded = [runs.load(runs.find(name, runs_dir or runs.RUNS)) for name in names]
+    paths = [runs.find(name, runs_dir or runs.RUNS) for name in names]
+    loaded = list(map(runs.load, paths))
     table = comparison.comparison(loaded, value)
-    print(rendered(table), end="")
+    sides = ([str(path)] for path in paths)
+    changed = function_cycles.comparison(*sides, shown=loaded[0].plan) if functions else {}
+    print("\n".join(map(rendered, (table, *changed.values()))), end="")
     said = [
         note for note in table.notes if note.startswith("WARNING") and form == "csv"
     ]  # which has no notes
