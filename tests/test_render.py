@@ -72,9 +72,10 @@ def test_a_very_long_name_is_wrapped():
     assert max(map(len, shown.splitlines())) <= 72 and shown.count("name") >= 30
 
 
-def test_a_long_name_among_short_ones_stands_on_its_own_line():
+@pytest.mark.parametrize("against", ["debian:7.2 / debian:6.12", "debian:7 / debian:6"])
+def test_a_long_name_among_short_ones_stands_on_its_own_line(against):
     wide, many = "1234.5 +/-0.3", (("group", "a"), ("group", "b"), ("", "c"), ("", "d"))
-    names = "debian:6.12", "debian:7.2", "debian:7.2 / debian:6.12"
+    names = "debian:6.12", "debian:7.2", against
     rows = tuple((name, *[wide] * 4) for name in names)
     shown = render.text(odd_table(columns=(("", "variant"), *many), sections=(Section("h", rows),)))
     lines = shown.splitlines()

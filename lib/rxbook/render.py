@@ -17,9 +17,10 @@ from rxbook.words import marked
 
 __all__ = ["csv", "html", "in_form", "markdown", "text", "to_ascii"]
 
-LONGEST_LABEL = 20
-"""Longer row names stand on lines of their own where they are few. Where most are longer, as of functions, a table that
-is too wide is cut between its groups of columns; where all are shorter, each stands on a line of its own."""
+LONGEST_LABEL, AGAINST = 20, " / "
+"""Longer row names, and those of one kernel against another, stand on lines of their own where they are few. Where most
+are longer, as of functions, a table that is too wide is cut between its groups of columns; where all are shorter, each
+stands on a line of its own."""
 
 STYLE = (
     "<style>.rxbook{border-collapse:collapse;font:13px/1.5 monospace;text-align:right}"
@@ -111,10 +112,8 @@ class _Grid:
         beside = [cls(columns[1:], heading, label, label, gap) for gap in (2, 1)]
         below = [cls(columns[1:], "", 2, 0, gap) for gap in (2, 1)]
         fitting = [grid for grid in beside if len(grid.parts(width)) == 1]
-        short = [len(row[0]) for row in rows if len(row[0]) <= LONGEST_LABEL]
-        if (
-            not fitting and len(short) >= len(rows) / 2
-        ):  # the long ones are few, as of a kernel against another
+        short = [len(row[0]) for row in rows if len(row[0]) <= LONGEST_LABEL and AGAINST not in row[0]]
+        if not fitting and short and len(short) >= len(rows) / 2:
             most = max(len(heading), *short)
             fitting = [cls(columns[1:], heading, most, most, gap) for gap in (2, 1)]
             fitting = [grid for grid in fitting if len(grid.parts(width)) == 1]
