@@ -18,6 +18,7 @@ import sys
 import traceback
 import tty
 from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -245,11 +246,20 @@ def _say_what_is_loaded() -> None:
     with IPRoute() as ip:  # which imports more when it is first used
         ip.link_lookup(ifname="lo")
     libbpf.library()
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} | set(_replaced())
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
     modules = sorted(file for file in files if file and os.path.exists(file))
     libraries = sorted(path for path in mapped if ".so" in path and path not in files)
     print(json.dumps({"modules": modules, "libraries": libraries}))
+
+
+def _replaced() -> Iterator[str]:
+    """Files of modules that put another in their own place, as collections.abc does since Python 3.13."""
+    for name in list(sys.modules):
+        above = sys.modules.get(name.rpartition(".")[0])
+        found = PathFinder.find_spec(name, above.__path__) if hasattr(above, "__path__") else None
+        if found and found.has_location:
+            yield found.origin
 
 
 if __name__ == "__main__":
