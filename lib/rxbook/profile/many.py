@@ -7,6 +7,7 @@ worker holds one recording at a time, and what comes back from it is one row per
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
@@ -43,7 +44,9 @@ def merged(
     dropped = [name for name in ("comm", "cpu") if name != by]
     count = partial(_counted, dropped=dropped, children=children, kallsyms=kallsyms, debug=tuple(debug))
     if executor is None:
-        with ProcessPoolExecutor(min(len(paths), len(os.sched_getaffinity(0)))) as pool:
+        # this process may have threads, of which a fork would copy the locks
+        clean = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(len(paths), len(os.sched_getaffinity(0))), clean) as pool:
             return _sum(pool, count, paths)
     return _sum(executor, count, paths)
 
