@@ -19,12 +19,14 @@ MEASURED = """
 import live
 from rxbook import render, report, runs
 from rxbook.plan import make_plan
+from rxbook.receivers import RECEIVERS
 from rxbook.waiting import waiting_table
 
 with live.open_testbed(generator="packet_socket") as testbed:
     (cell,) = make_plan({"gro": "on", "receiver": "cpumap_short", "generator": "packet_socket"}).cells("x")
     counted = testbed.measure(cell, 0.05, 0.3)
 print("frames", counted["frames"])
+assert all(receiver.AT_ONCE for receiver in RECEIVERS.values()) and RECEIVERS["cpumap_short"].AT_ONCE == 32
 run = runs.recorded("gro_on_off")
 print(render.text(report.table_of(run, "waiting")))
 """

@@ -25,15 +25,12 @@ from typing import Any
 
 from rxbook import RxbookError
 from rxbook.frames import FrameSpec
-from rxbook.kernel import facts
+from rxbook.kernel import counters, facts
+from rxbook.receivers import RECEIVERS
 from rxbook.testbeds import roles
 from rxbook.testbeds.pair import Pair
 
-__all__ = ["AT_ONCE", "LEAD"]
-
-AT_ONCE = {"cpumap": 1024, "stack": 128}
-"""Frames by receiver. Sender and receiver share one CPU, so the sender lets the receiver run before its queue is full:
-cpumap's holds 2048 frames, the one of a veth device 256 (VETH_RING_SIZE)."""
+__all__ = ["LEAD"]
 
 LEAD = 8192
 """Frames before counting: pages, caches of skbs and the code itself come into their steady state."""
@@ -105,9 +102,7 @@ def _put_softirqs_first() -> None:
 
     Up to Linux 6.4 no softirq runs elsewhere while ksoftirqd is to run: frames would overrun the queue of veth.
     """
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        if path.read_text().startswith("ksoftirqd/"):
-            os.sched_setscheduler(int(path.parent.name), os.SCHED_FIFO, os.sched_param(1))
+    os.sched_setscheduler(counters.find_kthread("ksoftirqd/0"), os.SCHED_FIFO, os.sched_param(1))
 
 
 def _cells(job: dict[str, Any]) -> Iterator[tuple[int, Any]]:
@@ -127,7 +122,8 @@ def instructions(pair: Pair, cell: Any, packets: int) -> dict[str, float | None]
 
 
 def _send(pair: Pair, cell: Any, packets: int) -> None:
-    each = AT_ONCE[cell.receiver]
+    """Sender and receiver share one CPU: the sender lets the receiver run before its queue is full."""
+    each = RECEIVERS[cell.receiver].AT_ONCE
     pair.sender.call("send_in_calls", calls=-(-packets // each), each=each)
 
 
@@ -231,9 +227,8 @@ def _import_all() -> None:
 
     from rxbook.generators import live_frames, pktgen, xdp_trafficgen
     from rxbook.kernel import skb_heads
-    from rxbook.receivers import RECEIVERS
 
-    assert numpy and live_frames and pktgen and xdp_trafficgen and skb_heads and RECEIVERS
+    assert numpy and live_frames and pktgen and xdp_trafficgen and skb_heads
 
 
 def _say_what_is_loaded() -> None:

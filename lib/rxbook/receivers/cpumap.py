@@ -14,6 +14,8 @@ __all__ = ["Cpumap"]
 class Cpumap:
     """The test of the threads: veth's NAPI and XDP on the sender's CPU, skbs and the stack on the receiver's."""
 
+    AT_ONCE = 1024
+
     def __init__(self, device: Device, queue_size: int):
         self._device = device
         device.bpf.update("cpus", struct.pack("=I", device.cpu), struct.pack("=Ii", queue_size, 0))

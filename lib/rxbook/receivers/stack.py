@@ -12,9 +12,10 @@ class Stack:
     """Threaded NAPI: without it veth would receive on the sender's CPU, and its rate be that of both."""
 
     PROGRAM = "to_stack"
+    AT_ONCE = 128  # veth's own queue holds 256 frames (VETH_RING_SIZE), queue_size is cpumap's
 
     def __init__(self, device: Device, queue_size: int):
-        self._device = device  # veth's own queue holds 256 frames, queue_size is cpumap's
+        self._device = device
 
     def start(self) -> None:
         """Take the device and give NAPI a thread, whose process id is `pid`."""
