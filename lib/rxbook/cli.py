@@ -254,11 +254,10 @@ def compare(
     if fail_below is not None and value != "mpps":
         raise RxbookError("--fail-below is a limit for rates: leave --value out")
     limit = None if fail_below is None else comparison.percent(fail_below)
-    paths = [runs.find(name, runs_dir or runs.RUNS) for name in names]
-    loaded = list(map(runs.load, paths))
+    loaded = [runs.load(runs.find(name, runs_dir or runs.RUNS)) for name in names]
     table = comparison.comparison(loaded, value)
-    sides = ([str(path)] for path in paths)
-    changed = function_cycles.comparison(*sides, shown=loaded[0].plan) if functions else {}
+    sides = dict(zip(("before", "after"), loaded, strict=False))
+    changed = function_cycles.of_runs(sides, loaded[0].plan) if functions else {}
     print("\n".join(map(rendered, (table, *changed.values()))), end="")
     said = [
         note for note in table.notes if note.startswith("WARNING") and form == "csv"

@@ -29,6 +29,7 @@ __all__ = [
     "found",
     "headlines",
     "makers",
+    "of_runs",
     "table_of",
     "thread_profiles",
     "unit_of",
@@ -92,14 +93,18 @@ def comparison(
         raise RxbookError(
             f"{folders[0].name} is a run folder: name one run each as before and after, or files only"
         )
-    loaded = {name: runs.load(paths[0]) for name, paths in sides.items()}
+    return of_runs({name: runs.load(paths[0]) for name, paths in sides.items()}, shown)
+
+
+def of_runs(loaded: Mapping[str, Run], shown: Plan) -> dict[str, Table]:
+    """The same of runs that are loaded, "before" and perhaps "after"."""
     for run in loaded.values():
         if not record.recordings(run.path / "profiles"):
             raise RxbookError(f"{run.path.name} has no profiles: measure with profile=true")
     if len(loaded) == 1:
         run = replace(loaded["before"], plan=_showing(loaded["before"].plan, shown))
         return {name: make() for name, make in makers(run).items()}
-    return _of_runs(loaded, shown)
+    return _of_both(loaded, shown)
 
 
 def as_list(value: str | Sequence[str]) -> list[str]:
@@ -125,7 +130,7 @@ def _showing(plan: Plan, shown: Plan) -> Plan:
     )
 
 
-def _of_runs(loaded: Mapping[str, Run], shown: Plan) -> dict[str, Table]:
+def _of_both(loaded: Mapping[str, Run], shown: Plan) -> dict[str, Table]:
     """One table for each cell that all runs have; variants do not matter."""
     cells: dict[tuple, dict[str, Condition]] = {}
     for name, run in loaded.items():
