@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 
+from rxbook import words
 from rxbook.figures import gro_bars, window_strip
 from rxbook.statistics import cells_of, counted
 from synthetic import cells, flag, simulate
@@ -128,6 +129,13 @@ def test_the_caption_has_machine_and_n(sweep, draw):
     seconds = sweep["window_s"].median()
     assert f"2-CPU VM, Linux 6.18.44; n = {min(counts)} to {max(counts)} windows of {seconds:g} s" in said
     assert f"n = {max(counts)} windows" in drawn(draw(sweep[sweep["frame_size"] == 1500]))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.1003, "0.1 s"), (0.0502, "0.05 s"), (1.2502, "1.25 s"), (10.0, "10 s")]
+)
+def test_the_length_of_a_window(sweep, seconds, said):
+    assert words.window(sweep.assign(window_s=seconds)) == said
 
 
 def test_runs_put_together_begin_at_zero_each(limited):

@@ -23,7 +23,7 @@ from PIL import Image
 from rxbook import instructions, words
 from rxbook.instructions import interval_of
 from rxbook.plan import Cell
-from rxbook.statistics import EXCLUDING_FLAGS, Interval, has_flag, number_runs
+from rxbook.statistics import EXCLUDING_FLAGS, Interval, cells_of, counted, has_flag, number_runs
 from rxbook.tables import gro_effect
 
 __all__ = ["COLOURS", "by_axis", "gro_bars", "png", "titled", "window_strip"]
@@ -69,14 +69,17 @@ def _figure(
 
 def _sizes(samples: pd.DataFrame, value: str) -> str:
     """Of how many windows, or boots, the figure of each cell is."""
-    cells = samples.groupby([*(["run"] if "run" in samples else []), *Cell.model_fields], dropna=False)
-    counts = {interval_of(windows, value).n for _, windows in cells}
+    booted = value == instructions.VALUE
+    counts = {
+        instructions.counts(windows).boots if booted else len(counted(windows, value))
+        for windows in cells_of(samples)
+    }
     if not counts:
         return ""
     each = f"n = {min(counts)}" + (f" to {max(counts)}" if len(counts) > 1 else "")
-    if value == instructions.VALUE:
+    if booted:
         return f"{each} boots for each figure"
-    return f"{each} windows of {samples['window_s'].median():.2g} s for each figure"
+    return f"{each} windows of {words.window(samples)} for each figure"
 
 
 def titled(height_in: float, source: str, *said: str) -> Figure:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ __all__ = [
     "SHOWN",
     "figure_of",
     "function_tables",
+    "machines",
     "not_applicable",
     "pyperf_suite",
     "save",
@@ -145,8 +146,13 @@ def figure_of(run: Run, name: str) -> Figure | None:
     """One of FIGURES, of a run; None where it has no rates."""
     if run.exact:
         return None
-    where = "" if run.recorded else provenance.machine_label(run.host)  # a recording's source says it
-    return FIGURES[name](run.samples, source=run.source, machine=where)
+    return FIGURES[name](run.samples, source=run.source, machine=machines([run]))
+
+
+def machines(found: Sequence[Run]) -> str:
+    """Where runs were measured, for the title of a figure; of a recording its source says it."""
+    labels = (provenance.machine_label(run.host) for run in found if not run.recorded)
+    return "; ".join(dict.fromkeys(labels))
 
 
 def save(run: Run) -> None:

@@ -192,9 +192,15 @@ def fates(samples: pd.DataFrame) -> Iterator[str]:
 def _setting(samples: pd.DataFrame) -> str:
     blocks = len(number_runs(samples)[["run", "block"]].drop_duplicates())
     return (
-        f"Frame sizes include the 4-byte FCS. {len(samples)} windows of {samples['window_s'].median():.2g} s "
+        f"Frame sizes include the 4-byte FCS. {len(samples)} windows of {window(samples)} "
         f"in {blocks} block{'s' if blocks != 1 else ''}, sent by {senders(samples)}."
     )
+
+
+def window(samples: pd.DataFrame) -> str:
+    """How long a window is, as counted: "0.1 s", "1.25 s"; the last digits of a short one are the timer's."""
+    seconds = samples["window_s"].median()
+    return f"{seconds:.{2 if seconds < 1 else 3}g} s"
 
 
 def senders(samples: pd.DataFrame) -> str:

@@ -166,9 +166,8 @@ class Pair:
             if side["children_percent"].notna().any():
                 columns[f"{name}, % with callees"] = side["children_percent"]
         found = pd.DataFrame(columns).round(2).reset_index()
-        last = (
-            ["dso"] if found["dso"].nunique() > 1 else []
-        )  # else it is the kernel, and takes the room of a figure
+        # of one dso, the kernel, it takes the room of a figure
+        last = ["dso"] if found["dso"].nunique() > 1 else []
         return found[[name for name in found if name != "dso"] + last]
 
     def nodes(self, width: str) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter, ValidationError
 
-from rxbook import RxbookError, comparison, figures, provenance, render, report, runs
+from rxbook import RxbookError, comparison, figures, render, report, runs
 from rxbook.explore import data
 from rxbook.explore.pair import Pair
 from rxbook.function_cycles import as_list
@@ -93,8 +93,7 @@ class View:
         self.windows = data.windows(found)
         self.shown = data.select(self.windows, show)
         self.source = found[0].source if len(found) == 1 else comparison.source(found)
-        measured = [provenance.machine_label(run.host) for run in found if not run.recorded]
-        self._machine = "; ".join(dict.fromkeys(measured))  # a recording's source says it
+        self._said = {"source": self.source, "machine": report.machines(found)}
         self._target, self._saved = target, folder / "explored"
         self._sections: list[Callable[[], None]] = []
 
@@ -184,7 +183,7 @@ class View:
     def _rates(self, name: str) -> Figure | None:
         if self.runs[0].exact:
             return None
-        return PICTURES[name](self.shown, source=self.source, machine=self._machine)
+        return PICTURES[name](self.shown, **self._said)
 
     def drawn(self, name: str, draw: Callable[[], Figure | None]) -> Callable[[], None]:
         """Show a picture that can be saved; returns what shows it again. None: these runs have no such picture."""
@@ -244,8 +243,7 @@ class View:
 
         def draw() -> Figure:
             unit = data.VALUES[choice["value"]]
-            shown = {"source": self.source, "machine": self._machine}
-            return figures.by_axis(self.shown, choice["x"], choice["value"], unit, **shown)
+            return figures.by_axis(self.shown, choice["x"], choice["value"], unit, **self._said)
 
         if not self.live:
             self.drawn("by_axis", draw)
