@@ -1,202 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Kernels as guests: the store, what an image tells, and real boots under QEMU."""
+"""Kernels as guests: the tables, and real boots under QEMU."""
 
 from __future__ import annotations
 
-import bz2
 import dataclasses
-import gzip
 import json
-import lzma
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import lz4.block
 import pandas as pd
 import pytest
-import zstandard
 
 import live
 from rxbook import RxbookError, heads, instructions, profile, render, report, runs
-from rxbook.guests import debian, images, kernels, measuring, qemu
-from rxbook.kernel import facts
+from rxbook.guests import debian, kernels, measuring, qemu
 from rxbook.plan import make_plan
 from rxbook.profile import record
 from rxbook.runs import Folder
 from rxbook.statistics import per_boot
-
-
-def lz4_legacy(content: bytes, block: int = 8 << 20) -> bytes:
-    """As `lz4 -l`, which a kernel's build calls."""
-    parts = [content[at : at + block] for at in range(0, len(content), block)]
-    packed = [lz4.block.compress(part, store_size=False) for part in parts]
-    return b"\x02\x21\x4c\x18" + b"".join(struct.pack("<I", len(part)) + part for part in packed)
-
-
-COMPRESS = {
-    "zstd": zstandard.compress,
-    "gzip": gzip.compress,
-    "xz": lzma.compress,
-    "bzip2": bz2.compress,
-    "lz4": lz4_legacy,
-    "none": bytes,
-}
-needs_btf = pytest.mark.skipif(
-    not facts.BTF_VMLINUX.exists(), reason="this kernel has no BTF to put into an image"
-)
-
-
-def elf(btf: bytes) -> bytes:
-    """An ELF file with a section .BTF."""
-    names = b"\0.BTF\0.shstrtab\0"
-    at = 64 + len(btf)
-    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, at + len(names), 0, 64, 0, 0, 64, 3, 2)
-    sections = [(0, 0, 0), (1, 64, len(btf)), (6, at, len(names))]
-    table = b"".join(
-        struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, offset, size, 0, 0, 1, 0) for name, offset, size in sections
-    )
-    return header + btf + names + table
-
-
-def bzimage(payload: bytes, release: str = "6.99.1-mine") -> bytes:
-    """An image as the boot protocol lays it out: one sector, a setup sector, the payload."""
-    setup = bytearray(1024)
-    setup[0x1F1] = 1
-    setup[0x202:0x206] = b"HdrS"
-    struct.pack_into("<H", setup, 0x20E, 0x300 - 0x200)
-    setup[0x300 : 0x300 + 40] = f"{release} (me@here) #1 SMP".encode().ljust(40, b"\0")
-    struct.pack_into("<II", setup, 0x248, 0, len(payload) + 4)
-    return bytes(setup) + payload + struct.pack("<I", 12345)
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
-
-
-@pytest.mark.parametrize("form", COMPRESS)
-def test_an_image_tells_its_release_and_its_btf(form):
-    btf = b"as it was" * 1_000_000  # of lz4 more than one block
-    image = bzimage(COMPRESS[form](elf(btf)))
-    assert images.release(image) == "6.99.1-mine"
-    assert images.btf(image) == btf
-
-
-@needs_btf
-def test_the_btf_of_an_image_tells_what_that_of_its_kernel_does():
-    image = bzimage(elf(facts.BTF_VMLINUX.read_bytes()))
-    assert facts.btf_facts(images.btf(image)) == facts.btf_facts()
-
-
-@pytest.mark.parametrize("payload", [b"\x04\x22\x4d\x18 lz4", elf(b"")[:64] + bytes(400)])
-def test_an_image_without_readable_btf_is_no_error(payload):
-    assert not images.btf(bzimage(payload))
-
-
-def test_what_is_no_kernel_is_refused(store):
-    (store / "vmlinuz").write_bytes(b"\x7fELF" + bytes(1000))
-    with pytest.raises(RxbookError, match="no x86 kernel image"):
-        kernels.add("mine", store / "vmlinuz")
-    assert kernels.known() == []
-
-
-def module(needs: str = "") -> bytes:
-    return f"\x7fELF\0license=GPL\0depends={needs}\0".encode()
-
-
-def test_a_kernel_is_added_with_the_modules_it_needs_in_their_order(store):
-    (store / "vmlinuz").write_bytes(bzimage(b""))
-    (store / "config").write_text("# made\nCONFIG_VETH=m\n")
-    deep = store / "modules" / "kernel" / "drivers"
-    deep.mkdir(parents=True)
-    (deep / "veth.ko.xz").write_bytes(lzma.compress(module("page-pool")))
-    (deep / "page_pool.ko").write_bytes(module())
-    (deep / "other.ko").write_bytes(module())
-    added = kernels.add("patch 3", store / "vmlinuz", store / "modules")
-    assert [name for name, _ in added.modules()] == ["0-page_pool.ko", "1-veth.ko"]
-    assert added.modules()[1][1] == module("page-pool")
-    assert added.options() == {"CONFIG_VETH=m"}
-    assert kernels.find("patch 3") == added == kernels.known()[0]
-    assert added.image.read_bytes() == bzimage(b"")
-
-
-def test_a_missing_module_is_named(store):
-    (store / "vmlinuz").write_bytes(bzimage(b""))
-    (store / "config").write_text("CONFIG_VETH=m\n")
-    with pytest.raises(RxbookError, match=r"veth is a module, and --modules has no veth\.ko"):
-        kernels.add("mine", store / "vmlinuz")
-
-
-def test_a_built_tree_is_added_again_after_an_edit(store):
-    tree = store / "linux"
-    with pytest.raises(RxbookError, match="build the tree first"):
-        kernels.add_tree("patch 8", tree)
-    (tree / "arch/x86/boot").mkdir(parents=True)
-    (tree / ".config").write_text("CONFIG_VETH=y\n")
-    for release in ("6.13.0-a", "6.13.0-b"):
-        (tree / "arch/x86/boot/bzImage").write_bytes(bzimage(b"", release))
-        assert kernels.add_tree("patch 8", tree).release == release
-    assert [kernel.release for kernel in kernels.known()] == ["6.13.0-b"]
-
-
-def test_configurations_are_compared_by_option(store):
-    (store / "image").write_bytes(bzimage(b""))
-    texts = {"a": "CONFIG_X=y\nCONFIG_Y=1\n", "b": "# CONFIG_X is not set\nCONFIG_Y=2\n", "c": None}
-    made = {}
-    for label, text in texts.items():
-        config = store / label
-        config.write_text(text or "")
-        made[label] = kernels.add(label, store / "image", config=config if text else None)
-    assert kernels.differing_options([made["a"], made["a"]]) == 0
-    assert kernels.differing_options([made["a"], made["b"]]) == 2
-    assert kernels.differing_options([made["a"], made["c"]]) is None
-
-
-@pytest.mark.parametrize("label", ["", "../x", "a/b", "x" * 31, "é"])
-def test_a_label_that_a_table_cannot_show_is_refused(store, label):
-    with pytest.raises(RxbookError, match="label"):
-        kernels.add(label, store / "vmlinuz")
-
-
-def test_an_unknown_kernel_is_refused_with_those_that_are_known(store):
-    (store / "vmlinuz").write_bytes(bzimage(b""))
-    kernels.add("baseline", store / "vmlinuz")
-    with pytest.raises(RxbookError, match="no kernel is named patch 3; there are: baseline"):
-        kernels.find("patch 3")
-
-
-def test_the_list_begins_with_the_running_kernel(store):
-    lines = kernels.listing().splitlines()
-    assert lines[1].split()[:2] == ["running", facts.kernel_release()]
-
-
-NAMES = [
-    "linux-image-6.12.9+deb13-cloud-amd64", "linux-image-6.12.107+deb13-cloud-amd64",
-    "linux-image-6.12.200+deb13-cloud-amd64-dbg", "linux-image-6.12.200+deb13-cloud-amd64-unsigned",
-    "linux-image-6.12.200+deb13-amd64", "linux-image-6.1.0-41-cloud-amd64", "linux-image-cloud-amd64",
-    "linux-binary-7.3-cloud-amd64", "linux-image-7.2.13+deb14-cloud-amd64",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("wanted", "flavour"),
-    [("6.12", "6.12.107+deb13-cloud-amd64"), ("6.1", "6.1.0-41-cloud-amd64"), ("", "7.3-cloud-amd64")],
-)
-def test_the_newest_debian_kernel_of_a_version(wanted, flavour):
-    assert debian.newest(NAMES, wanted) == flavour
-
-
-def test_a_version_that_the_mirror_has_not():
-    with pytest.raises(RxbookError, match=r"debian:5\.9: .* serves 6\.1, 6\.12, 7\.2, 7\.3"):
-        debian.newest(NAMES, "5.9")
 
 
 @pytest.mark.parametrize(
@@ -496,20 +322,6 @@ def test_pktgen_sends_each_frame_that_was_asked_for(sent_by_pktgen, name):
 def test_gro_merges_what_pktgen_sends_with_a_true_checksum(sent_by_pktgen):
     segs = {name: counted["frames"] / counted["skbs"] for name, counted in sent_by_pktgen.items()}
     assert segs["one flow"] > 10 and segs["IPv6"] > 10 and segs["checksum zero"] == 1
-
-
-def test_pktgens_module_is_only_loaded_where_it_is_asked_for(store):
-    (store / "vmlinuz").write_bytes(bzimage(b""))
-    (store / "modules").mkdir()
-    for name in ("veth", "pktgen"):
-        (store / "modules" / f"{name}.ko").write_bytes(module())
-    added = kernels.add("both", store / "vmlinuz", store / "modules")
-    assert [name for name, _ in added.modules()] == ["0-veth.ko"]
-    assert [name for name, _ in added.modules(["pktgen"])] == ["0-veth.ko", "1-pktgen.ko"]
-    (store / "modules" / "pktgen.ko").unlink()
-    lacking = kernels.add("one", store / "vmlinuz", store / "modules")
-    with pytest.raises(RxbookError, match=r"one was added without pktgen\.ko.*CONFIG_NET_PKTGEN"):
-        lacking.modules(["pktgen"])
 
 
 def test_a_guest_that_does_not_end_is_ended(kernel):

@@ -163,6 +163,7 @@ def test_what_a_page_names_is_there(page):
         assert of_kernel or re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert re.match(r"https?:", link) or (page.parent / link).exists(), link
+    assert not re.search(r"^(TABLE|BENCH|WINDOWS)$", text, re.MULTILINE)
     for script in re.findall(r"`(benchmarks/\w+\.py|lib/\S+\.py)", text):
         assert (ROOT / script).exists() or page.stem == "extending", script
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from kernel_images import bzimage
 from rxbook import RxbookError, cli, execute
 from rxbook.guests import building, kernels, qemu, series
-from test_guests import bzimage
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("make")), reason="git and make are needed"
