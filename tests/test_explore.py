@@ -236,6 +236,9 @@ def test_the_sample_has_call_chains_and_its_table_has_their_sums(sample):
     pair = Pair(View([sample], {"frame_size": ["64"], "udp_csum": ["computed"], "flows": ["1"]}))
     frame = pair.nodes(WIDTHS[1])
     assert max(map(len, frame.index)) > 8 and "no call chains" not in pair.caption(WIDTHS[1])
+    counts = [pair.nodes(width)["samples"].iloc[0] for width in WIDTHS[:2]]
+    for width, n in zip(WIDTHS, (*counts, *["{1} and {0}".format(*counts)] * 2), strict=True):
+        assert f"n = {n} samples" in pair.figure(width)._suptitle.get_text().replace("\n", " ")
     rows = pair.sortable().set_index("function")
     assert {"dev_gro_receive", "inet_gro_receive"} <= set(rows.index)
     own = frame[frame["name"] == "dev_gro_receive"]

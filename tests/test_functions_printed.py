@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import io
 import itertools
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from rxbook import RxbookError, render
+from rxbook import RxbookError, render, report, runs
 from rxbook.profile import COLUMNS, EventTotals, Profile
 from rxbook.profile.bars import function_bars
 from rxbook.profile.functions import Column, function_table
@@ -103,6 +104,15 @@ def test_csv_gives_back_the_figures(printed):
         assert len(back) == len(table.frame)
         rows = itertools.chain(*(section.rows for section in table.sections))
         assert all(len(row) == len(table.columns) for row in rows)
+
+
+def test_the_picture_of_a_run_says_traffic_machine_and_n(tmp_path):
+    shutil.copytree(runs.SAMPLES / "bulk_cache", tmp_path / "mine")  # there it is a run as any other
+    table = report.function_tables(runs.load(tmp_path / "mine"))["functions_1"]
+    off, on = table.frame[table.frame["row"] == "all"]["samples"]
+    (_, *said) = function_bars(table)._suptitle.get_text().splitlines()
+    assert "64-byte frames" in " ".join(said) and "2-CPU VM, AMD EPYC, Linux 6.18.44" in " ".join(said)
+    assert f"n = {off} and {on} samples" in " ".join(said)
 
 
 def test_the_picture_is_800_pixels_wide_and_shows_families_and_functions(printed):

@@ -176,9 +176,9 @@ def _of_cells(
     _, cell, _ = next(iter(columns.values()))
     of = f", GRO {cell.gro}" if gro else ""
     title = f"{words.short_traffic(cell.model_dump())}{of}: {table.title}"
-    return replace(
-        table, title=title, notes=(f"{words.traffic(cell.model_dump())}{of}.", *table.notes, *machines)
-    )
+    traffic = f"{words.traffic(cell.model_dump())}{of}"
+    notes = (f"{traffic}.", *table.notes, *machines)
+    return replace(table, title=title, notes=notes, about=(traffic, *machines))
 
 
 def table_of(columns: Mapping[str, Condition], source: str, shown: Plan) -> Table:

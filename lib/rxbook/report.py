@@ -124,7 +124,8 @@ def table_of(run: Run, name: str) -> Table | None:
                 *table.notes,
             ),
         )
-    return replace(table, notes=(*table.notes, f"Machine: {provenance.machine_label(run.host)}."))
+    said = f"Machine: {provenance.machine_label(run.host)}."
+    return replace(table, notes=(*table.notes, said), about=(*table.about, machines([run])))
 
 
 def tables_named(run: Run) -> list[str]:

@@ -60,7 +60,8 @@ class Table:
     """What `render` prints.
 
     columns: (group, name) of each, the first names the row. frame: the figures unrounded, tidy, units in the
-    names. source: "measured ...", or another word that has to be shown with the title.
+    names. source: "measured ...", or another word that has to be shown with the title. about: what a picture of it says
+    below its title, the traffic and the machine.
     """
 
     title: str
@@ -69,6 +70,7 @@ class Table:
     notes: tuple[str, ...]
     frame: pd.DataFrame
     source: str
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -172,15 +172,19 @@ class Pair:
 
     def nodes(self, width: str) -> pd.DataFrame:
         """The nodes of a flame graph of WIDTHS."""
-        costs = self._costs()
-        known = None not in costs.values()
-        a, b = (self._counted(side, costs[side] if known else None) for side in SIDES)
+        a, b = self._both()
         return {
             WIDTHS[0]: lambda: a,
             WIDTHS[1]: lambda: b,
             WIDTHS[2]: lambda: flames.compared(a, b),
             WIDTHS[3]: lambda: flames.compared(b, a, -1),
         }[width]()
+
+    def _both(self) -> tuple[pd.DataFrame, ...]:
+        """The nodes of A and of B, by cost where both are known."""
+        costs = self._costs()
+        known = None not in costs.values()
+        return tuple(self._counted(side, costs[side] if known else None) for side in SIDES)
 
     def _counted(self, side: str, cost: Interval | None) -> pd.DataFrame:
         cell = self._cells[self._choice[side]]
@@ -208,7 +212,10 @@ class Pair:
         if not self._cells:
             return None
         source = words.dated(self._view.source, self._view.shown)
-        return flame_pictures.figure(self.nodes(width), self._unit(), self.caption(width), source=source)
+        a, b = (nodes["samples"].iloc[:1].sum() for nodes in self._both())  # the first row is the whole
+        counts = {WIDTHS[0]: f"{a}", WIDTHS[1]: f"{b}"}.get(width, f"{b} and {a}")
+        said = filter(None, (self.caption(width), self._view.machine, f"n = {counts} samples"))
+        return flame_pictures.figure(self.nodes(width), self._unit(), "; ".join(said), source=source)
 
 
 TABLE = {

@@ -93,7 +93,7 @@ class View:
         self.windows = data.windows(found)
         self.shown = data.select(self.windows, show)
         self.source = found[0].source if len(found) == 1 else comparison.source(found)
-        self._said = {"source": self.source, "machine": report.machines(found)}
+        self.machine = report.machines(found)
         self._target, self._saved = target, folder / "explored"
         self._sections: list[Callable[[], None]] = []
 
@@ -183,7 +183,7 @@ class View:
     def _rates(self, name: str) -> Figure | None:
         if self.runs[0].exact:
             return None
-        return PICTURES[name](self.shown, **self._said)
+        return PICTURES[name](self.shown, source=self.source, machine=self.machine)
 
     def drawn(self, name: str, draw: Callable[[], Figure | None]) -> Callable[[], None]:
         """Show a picture that can be saved; returns what shows it again. None: these runs have no such picture."""
@@ -243,7 +243,9 @@ class View:
 
         def draw() -> Figure:
             unit = data.VALUES[choice["value"]]
-            return figures.by_axis(self.shown, choice["x"], choice["value"], unit, **self._said)
+            return figures.by_axis(
+                self.shown, choice["x"], choice["value"], unit, source=self.source, machine=self.machine
+            )
 
         if not self.live:
             self.drawn("by_axis", draw)

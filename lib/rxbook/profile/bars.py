@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rxbook import words
-from rxbook.figures import COLOURS, DPI, NOTICE, WIDTH_IN
+from rxbook.figures import COLOURS, titled
 from rxbook.profile.function_words import cut, figure
 from rxbook.statistics import Interval
 from rxbook.tables import Table
 
 GROUP = 0.8  # of the distance between two rows
-LINE = 90  # characters of a line of the title
 AXES = {
     "share_percent": ("share of samples in %", 2),
     "ns_per_packet": ("ns per packet", 1),
@@ -40,7 +36,10 @@ def function_bars(table: Table, *, most: int = 16) -> Figure:
     rows = frame.groupby(["group", "row", "function", "dso"], sort=False) if len(frame) else ()
     lines = [line for _, line in rows if line[measure].notna().any()][:most]
     columns = list(dict.fromkeys(frame["column"])) if len(frame) else []
-    figure, axes = _empty(table, 0.9 + len(lines) * (0.14 + 0.14 * max(1, len(columns))))
+    height = 0.9 + len(lines) * (0.14 + 0.14 * max(1, len(columns)))
+    said = "; ".join(filter(None, (*table.about, _sizes(table.frame))))
+    figure = titled(height, words.marked(table.source), table.title, said)
+    axes = figure.add_subplot()
     thickness = GROUP / max(1, len(columns))
     for position, line in enumerate(lines):
         for place, (_, record) in enumerate(line.iterrows()):
@@ -66,17 +65,11 @@ def _measure(frame: pd.DataFrame) -> str:
     return costs[-1] if costs else "share_percent"
 
 
-def _empty(table: Table, height_in: float) -> tuple[Figure, Axes]:
-    said = words.marked(table.source)
-    lines = textwrap.wrap(f"{table.title} ({said})", LINE)
-    room = 0.3 + 0.17 * len(lines)  # inches; the layout knows nothing of a title's frame
-    figure = Figure(figsize=(WIDTH_IN, height_in + room), dpi=DPI, layout="constrained")
-    top = 1 - room / (height_in + room)
-    figure.get_layout_engine().set(h_pad=0.06, w_pad=0.06, rect=(0, 0, 1, top))
-    framed: dict[str, Any] = {} if said.startswith("measured") else {"bbox": NOTICE, "fontweight": "bold"}
-    title = figure.suptitle("\n".join(lines), y=(1 + top) / 2, va="center", fontsize=10, **framed)
-    title.set_in_layout(False)
-    return figure, figure.add_subplot()
+def _sizes(frame: pd.DataFrame) -> str:
+    """Of how many samples each column is; "" where what perf printed tells none."""
+    counts = frame.loc[frame["row"] == "all", "samples"].dropna() if len(frame) else ()
+    each = dict.fromkeys(f"{int(count)}" for count in counts)
+    return f"n = {' and '.join(each)} samples" if each else ""
 
 
 def _bar(axes: Axes, position: float, thickness: float, record: pd.Series, measure: str, colour: str) -> None:
